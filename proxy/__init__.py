@@ -1,0 +1,1 @@
+"""The relay core: what every role of Tailrace is built on."""

@@ -1,0 +1,1 @@
+"""The worker side: the sidecar beside each engine, the engine launcher and the simulated engine."""
