@@ -1,0 +1,44 @@
+"""Configuration: one YAML file into typed, frozen dataclasses, every fault with its line.
+
+A dataclass may have, beside its fields:
+- `shorthand: ClassVar[str]`: the field that a bare value, instead of a mapping, stands for;
+- `check(self) -> Iterable[str]`: faults between fields, reported at the mapping's line;
+- `from_node(cls, node, flaws) -> Self | None`: a classmethod that reads a special shape (`decode_fields` reads the
+  ordinary one), with `to_plain(self)` to write it back and the classmethod `node_schema(cls)` to describe it.
+"""
+
+from tailrace.proxy.config.bounds import Above, AtLeast, AtMost, Bound, Matching, NotEmpty, Port, Share
+from tailrace.proxy.config.decode import decode, decode_fields, decode_source
+from tailrace.proxy.config.flaws import ConfigError, Flaw, Flaws
+from tailrace.proxy.config.node import Node
+from tailrace.proxy.config.secret import MASK, Hidden, Secret
+from tailrace.proxy.config.setting import setting
+from tailrace.proxy.config.source import Source, parse, read
+from tailrace.proxy.config.units import Seconds, Size
+
+__all__ = [
+    "MASK",
+    "Above",
+    "AtLeast",
+    "AtMost",
+    "Bound",
+    "ConfigError",
+    "Flaw",
+    "Flaws",
+    "Hidden",
+    "Matching",
+    "Node",
+    "NotEmpty",
+    "Port",
+    "Seconds",
+    "Secret",
+    "Share",
+    "Size",
+    "Source",
+    "decode",
+    "decode_fields",
+    "decode_source",
+    "parse",
+    "read",
+    "setting",
+]

@@ -1,0 +1,156 @@
+"""Shapes made of other shapes: bounded values, lists, mappings, alternatives."""
+
+# ruff: noqa: D102 -- what each method must do stands once, in Shape
+
+from collections.abc import Sequence
+from typing import Any
+
+from tailrace.proxy.config.bounds import Bound
+from tailrace.proxy.config.flaws import Flaws
+from tailrace.proxy.config.node import Node
+from tailrace.proxy.config.shape import BAD, Definitions, Json, Shape
+from tailrace.proxy.config.simple import SecretText, Text
+
+
+class Bounded(Shape):
+    """`Annotated[X, AtLeast(1), …]`."""
+
+    def __init__(self, inner: Shape, bounds: Sequence[Bound]) -> None:
+        self._inner = inner
+        self._bounds = tuple(bounds)
+        self.words = inner.words
+
+    def decode(self, node: Node, flaws: Flaws) -> Any:
+        value = self._inner.decode(node, flaws)
+        if value is BAD or value is None:
+            return value
+        faults = [fault for bound in self._bounds if (fault := bound.fault(value, self._inner.show))]
+        for fault in faults:
+            got = "" if isinstance(self._inner, SecretText) else f", got {node.describe()}"
+            flaws.add(node, fault + got)
+        return BAD if faults else value
+
+    def fits(self, node: Node) -> bool:
+        return self._inner.fits(node)
+
+    def holds(self, value: object) -> bool:
+        return self._inner.holds(value)
+
+    def plain(self, value: Any) -> Any:
+        return self._inner.plain(value)
+
+    def show(self, value: Any) -> str:
+        return self._inner.show(value)
+
+    def schema(self, definitions: Definitions) -> Json:
+        schema = self._inner.schema(definitions)
+        for bound in self._bounds:
+            schema = schema | bound.keywords()
+        return schema
+
+
+class ListOf(Shape):
+    """`tuple[X, ...]` and `list[X]`; a set of one value still has to be written as a list."""
+
+    def __init__(self, element: Shape, container: type) -> None:
+        self._element = element
+        self._container = container
+        self.words = "a list"
+
+    def decode(self, node: Node, flaws: Flaws) -> Any:
+        if not self.fits(node):
+            return self.wrong(node, flaws, "; write [] for an empty list" if node.is_null else "")
+        values = [self._element.decode(element, flaws) for element in node.elements()]
+        return BAD if BAD in values else self._container(values)
+
+    def fits(self, node: Node) -> bool:
+        return node.kind == "sequence" and not node.broken
+
+    def holds(self, value: object) -> bool:
+        return isinstance(value, self._container)
+
+    def plain(self, value: Any) -> Any:
+        return [self._element.plain(element) for element in value]
+
+    def schema(self, definitions: Definitions) -> Json:
+        return {"type": "array", "items": self._element.schema(definitions)}
+
+    @property
+    def element(self) -> Shape:
+        return self._element
+
+
+class MapOf(Shape):
+    """`dict[str, X]`, where the keys are the reader's own names."""
+
+    def __init__(self, key: Shape, value: Shape) -> None:
+        self._key = key
+        self._value = value
+        self.words = "a mapping"
+
+    def decode(self, node: Node, flaws: Flaws) -> Any:
+        if not self.fits(node):
+            return self.wrong(node, flaws, "; write {} for an empty mapping" if node.is_null else "")
+        pairs = [(self._key.decode(k, flaws), self._value.decode(v, flaws)) for k, v in node.items()]
+        return BAD if any(BAD in pair for pair in pairs) else dict(pairs)
+
+    def fits(self, node: Node) -> bool:
+        return node.kind == "mapping" and not node.broken
+
+    def holds(self, value: object) -> bool:
+        return isinstance(value, dict)
+
+    def plain(self, value: Any) -> Any:
+        return {self._key.plain(k): self._value.plain(v) for k, v in value.items()}
+
+    def schema(self, definitions: Definitions) -> Json:
+        schema: Json = {"type": "object", "additionalProperties": self._value.schema(definitions)}
+        names = {} if isinstance(self._key, Text) else self._key.schema(definitions)
+        return schema | ({"propertyNames": names} if names else {})
+
+    @property
+    def value(self) -> Shape:
+        return self._value
+
+
+class Either(Shape):
+    """A union. Alternatives are tried as written, but plain text, which everything is, comes last."""
+
+    def __init__(self, options: Sequence[Shape], *, optional: bool) -> None:
+        self.options = tuple(sorted(options, key=lambda shape: isinstance(shape, Text)))
+        self.optional = optional
+        self.words = " or ".join(dict.fromkeys(shape.words for shape in self.options))
+
+    def decode(self, node: Node, flaws: Flaws) -> Any:
+        if self.optional and node.is_null:
+            return None
+        if len(self.options) == 1:
+            return self.options[0].decode(node, flaws)
+        fitting = [shape for shape in self.options if shape.fits(node)]
+        if len(fitting) == 1:
+            return fitting[0].decode(node, flaws)
+        for shape in fitting:
+            tried = Flaws()
+            value = shape.decode(node, tried)
+            if not len(tried):
+                return value
+        return self.wrong(node, flaws)
+
+    def fits(self, node: Node) -> bool:
+        return (self.optional and node.is_null) or any(shape.fits(node) for shape in self.options)
+
+    def holds(self, value: object) -> bool:
+        return (self.optional and value is None) or any(shape.holds(value) for shape in self.options)
+
+    def plain(self, value: Any) -> Any:
+        return None if value is None else self._of(value).plain(value)
+
+    def show(self, value: Any) -> str:
+        return "null" if value is None else self._of(value).show(value)
+
+    def schema(self, definitions: Definitions) -> Json:
+        schemas = [shape.schema(definitions) for shape in self.options]
+        return {"anyOf": [*schemas, *([{"type": "null"}] if self.optional else [])]}
+
+    def _of(self, value: object) -> Shape:
+        return next(shape for shape in self.options if shape.holds(value))

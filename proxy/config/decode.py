@@ -1,0 +1,36 @@
+"""From nodes to typed, frozen dataclasses."""
+
+from typing import TypeVar
+
+from tailrace.proxy.config.flaws import Flaws
+from tailrace.proxy.config.node import Node
+from tailrace.proxy.config.shape import Bad
+from tailrace.proxy.config.shapes import record_of, shape_of
+
+T = TypeVar("T")
+
+
+def decode(cls: type[T], node: Node, flaws: Flaws) -> T | None:
+    """A dataclass's instance, or None with at least one flaw noted.
+
+    Faults noted while the file was parsed are taken over, so that none of them can be lost.
+    """
+    flaws.extend(node.origin.flaws)
+    value: T | Bad = shape_of(cls).decode(node, flaws)
+    return None if isinstance(value, Bad) else value
+
+
+def decode_fields(cls: type[T], node: Node, flaws: Flaws) -> T | None:
+    """The same without the class's `from_node` hook: what that hook calls for the ordinary shape."""
+    flaws.extend(node.origin.flaws)
+    value: T | Bad = record_of(cls).decode_fields(node, flaws)
+    return None if isinstance(value, Bad) else value
+
+
+def decode_source(cls: type[T], node: Node) -> T:
+    """An instance, or one ConfigError with everything that is wrong in the file."""
+    flaws = Flaws()
+    value = decode(cls, node, flaws)
+    flaws.raise_if_any()
+    assert value is not None
+    return value

@@ -1,0 +1,53 @@
+"""Fields whose content somebody else knows: a plugin's entry, a document passed on."""
+
+# ruff: noqa: D102 -- what each method must do stands once, in Shape
+
+from typing import Any
+
+from tailrace.proxy.config.flaws import Flaws
+from tailrace.proxy.config.node import Node
+from tailrace.proxy.config.secret import MASK, Hidden
+from tailrace.proxy.config.shape import BAD, Definitions, Json, Shape
+
+
+class AnyPlain(Shape):
+    """`Any` and `object`: whatever stands there, as dicts, lists and scalars."""
+
+    words = "any value"
+
+    def decode(self, node: Node, flaws: Flaws) -> Any:
+        return BAD if node.broken else node.plain()
+
+    def fits(self, node: Node) -> bool:
+        return not node.broken
+
+    def holds(self, value: object) -> bool:
+        return True
+
+    def plain(self, value: Any) -> Any:
+        return masked(value)
+
+    def schema(self, definitions: Definitions) -> Json:
+        return {}
+
+
+class Untouched(AnyPlain):
+    """`Node`: kept as it is, to be decoded by its owner."""
+
+    def decode(self, node: Node, flaws: Flaws) -> Any:
+        return BAD if node.broken else node
+
+    def holds(self, value: object) -> bool:
+        return isinstance(value, Node)
+
+    def plain(self, value: Any) -> Any:
+        return masked(value.plain())
+
+
+def masked(value: Any) -> Any:
+    """A plain value with all that came from a `${file:}` masked."""
+    if isinstance(value, dict):
+        return {key: masked(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [masked(inner) for inner in value]
+    return MASK if isinstance(value, Hidden) else value

@@ -1,0 +1,180 @@
+"""One value of a YAML file, after interpolation, that knows where it stands."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, final
+
+from tailrace.proxy.config.flaws import ConfigError, Flaw, Flaws, quote
+from tailrace.proxy.config.scalars import Scalar, typed
+from tailrace.proxy.config.secret import Hidden
+
+Kind: TypeAlias = Literal["mapping", "sequence", "scalar"]
+_KIND_WORDS: Final[dict[Kind, str]] = {"mapping": "a mapping", "sequence": "a list", "scalar": "one value"}
+
+
+@final
+class Origin:
+    """The file that nodes come from, with the faults found before anybody decoded them."""
+
+    __slots__ = ("file", "flaws", "folder")
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.folder = Path(file).parent
+        self.flaws = Flaws()
+
+
+@final
+class Node:
+    """A mapping, a list or a scalar of the file.
+
+    Asking a node for what it is not (the items of a list) raises a ConfigError that says so at its line: bad input, not
+    a bug. Two nodes are equal when their plain values are, wherever they stand.
+    """
+
+    __slots__ = (
+        "_elements",
+        "_pairs",
+        "_step",
+        "_up",
+        "broken",
+        "height",
+        "hidden",
+        "kind",
+        "line",
+        "origin",
+        "quoted",
+        "size",
+        "text",
+        "written",
+    )
+
+    def __init__(
+        self, kind: Kind, origin: Origin, line: int, up: "Node | None" = None, step: str | int | None = None
+    ) -> None:
+        self.kind: Kind = kind
+        self.origin = origin
+        self.line = line
+        self._up = up
+        self._step = step
+        self._pairs: dict[str, tuple[Node, Node]] = {}
+        self._elements: list[Node] = []
+        self.text = ""
+        """A scalar's text after interpolation."""
+        self.written = ""
+        """A scalar's text as the file has it: the one that may be shown."""
+        self.quoted = False
+        """Text for certain, whatever it looks like."""
+        self.hidden = False
+        """Came out of a `${file:}`."""
+        self.broken = False
+        """Its fault is already noted: decoding it must not add another."""
+        self.size = 0
+        """How many nodes it stands for with all aliases written out; 0 while its end was not met."""
+        self.height = 0
+        """How many levels it holds."""
+
+    @property
+    def file(self) -> str:
+        """The file's name as it was given."""
+        return self.origin.file
+
+    @property
+    def where(self) -> str:
+        """The path from the root, such as `server.listen[0].port`; empty for the root.
+
+        What an alias brings in keeps the path of the place where it is written, as it keeps that line.
+        """
+        if self._up is None:
+            return ""
+        above = self._up.where
+        if isinstance(self._step, int):
+            return f"{above}[{self._step}]"
+        if self._step is None:
+            return above
+        return f"{above}.{self._step}" if above else self._step
+
+    @property
+    def is_null(self) -> bool:
+        """Nothing, `~` or `null` stands there."""
+        return self.kind == "scalar" and not self.broken and self.scalar() is None
+
+    def items(self) -> Iterator[tuple["Node", "Node"]]:
+        """Keys and values of a mapping, in the order of the file."""
+        self._must_be("mapping")
+        return iter(self._pairs.values())
+
+    def pair(self, key: str) -> "tuple[Node, Node] | None":
+        """A key of a mapping with its value."""
+        self._must_be("mapping")
+        return self._pairs.get(key)
+
+    def get(self, key: str) -> "Node | None":
+        """The value under a key of a mapping."""
+        pair = self.pair(key)
+        return pair[1] if pair else None
+
+    def elements(self) -> tuple["Node", ...]:
+        """The values of a list."""
+        self._must_be("sequence")
+        return tuple(self._elements)
+
+    def scalar(self) -> Scalar:
+        """The typed value of a scalar."""
+        self._must_be("scalar")
+        if self.quoted:
+            return self.as_text()
+        value = typed(self.text)
+        return self.as_text() if isinstance(value, str) else value
+
+    def as_text(self) -> str:
+        """A scalar's text whatever its type, hidden from repr if it came from a file."""
+        self._must_be("scalar")
+        return Hidden(self.text) if self.hidden else self.text
+
+    def plain(self) -> Any:
+        """Dicts, lists and scalars, as JSON would have them."""
+        if self.kind == "mapping":
+            return {key: value.plain() for key, (_, value) in self._pairs.items()}
+        if self.kind == "sequence":
+            return [element.plain() for element in self._elements]
+        return self.scalar()
+
+    def describe(self) -> str:
+        """What stands here, for "expected …, got …"; never what an interpolation brought in."""
+        if self.kind != "scalar":
+            return _KIND_WORDS[self.kind]
+        if self.text != self.written or self.hidden:
+            return f"what {quote(self.written)} stands for"
+        value = self.scalar()
+        if value is None:
+            return "nothing"
+        if not isinstance(value, str):
+            return self.written
+        if self.quoted and not isinstance(typed(value), str):
+            return f"the text {quote(value)} (unquoted it would be something else)"
+        return quote(value)
+
+    def put(self, key: "Node", value: "Node") -> None:
+        """Add a pair to a mapping; for the builder of the tree only."""
+        self._pairs[key.text] = (key, value)
+
+    def append(self, element: "Node") -> None:
+        """Add an element to a list; for the builder of the tree only."""
+        self._elements.append(element)
+
+    def _must_be(self, kind: Kind) -> None:
+        if self.kind != kind:
+            text = f"expected {_KIND_WORDS[kind]}, got {self.describe()}"
+            raise ConfigError((Flaw(self.file, self.line, f"{self.where}: {text}" if self.where else text),))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Node):
+            return NotImplemented
+        return self.kind == other.kind and bool(self.plain() == other.plain())
+
+    def __hash__(self) -> int:
+        return hash(self.kind)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} at {self.file}:{self.line}>"

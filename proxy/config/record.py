@@ -1,0 +1,135 @@
+"""The shape of a dataclass: known keys, required keys, faults between fields."""
+
+# ruff: noqa: D102 -- what each method must do stands once, in Shape
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Final
+
+from tailrace.proxy.config.flaws import ConfigError, Flaws, name
+from tailrace.proxy.config.node import Node
+from tailrace.proxy.config.shape import BAD, Definitions, Json, Shape
+
+# Names an editor's schema inside the file itself; it says nothing to the program.
+SCHEMA_KEY: Final = "$schema"
+_LISTED_KEYS: Final = 30
+
+
+class Record(Shape):
+    """A frozen dataclass, with the hooks it may have: `shorthand`, `check`, `from_node`, `to_plain`, `node_schema`."""
+
+    def __init__(self, cls: type, shape_of: Callable[[Any], Shape]) -> None:
+        self.cls = cls
+        self._shape_of = shape_of
+        self.words = "a mapping"
+
+    @cached_property
+    def fields(self) -> dict[str, tuple["dataclasses.Field[Any]", Shape]]:
+        """The fields by name. Found at first use: a dataclass may hold itself."""
+        hints = typing.get_type_hints(self.cls, include_extras=True)
+        found = {}
+        for field in dataclasses.fields(self.cls):
+            if field.init:
+                try:
+                    found[field.name] = (field, self._shape_of(hints[field.name]))
+                except TypeError as error:
+                    raise TypeError(f"{self.cls.__qualname__}.{field.name}: {error}") from None
+        return found
+
+    @property
+    def shorthand(self) -> tuple[str, Shape] | None:
+        """The field that a bare value stands for."""
+        key = getattr(self.cls, "shorthand", None)
+        return None if key is None else (key, self.fields[key][1])
+
+    def decode(self, node: Node, flaws: Flaws) -> Any:
+        hook = getattr(self.cls, "from_node", None)
+        if hook is None:
+            return self.decode_fields(node, flaws)
+        before = len(flaws)
+        try:
+            value = hook(node, flaws)
+        except ConfigError as error:
+            flaws.extend(error.flaws)
+            value = None
+        if value is None and len(flaws) == before and not flaws.full and not node.broken:
+            flaws.add(node, f"{node.describe()} is not understood here")
+        return BAD if value is None else value
+
+    def decode_fields(self, node: Node, flaws: Flaws) -> Any:
+        """Decode by the fields alone, without the `from_node` hook."""
+        if node.broken:
+            return BAD
+        if node.kind != "mapping":
+            if self.shorthand is None or not self.shorthand[1].fits(node):
+                return self._no_mapping(node, flaws)
+            return self._built({self.shorthand[0]: self.shorthand[1].decode(node, flaws)}, node, flaws)
+        values: dict[str, Any] = {}
+        sound = True
+        for key, value in node.items():
+            if flaws.full:
+                return BAD
+            if key.text in self.fields:
+                values[key.text] = self.fields[key.text][1].decode(value, flaws)
+            elif key.text != SCHEMA_KEY or node.where:
+                sound = False
+                flaws.add(key, self._unknown(key.text))
+        return self._built(values, node, flaws, sound=sound)
+
+    def _built(self, values: dict[str, Any], node: Node, flaws: Flaws, *, sound: bool = True) -> Any:
+        missing = [key for key, (field, _) in self.fields.items() if key not in values and required(field)]
+        for key in missing:
+            flaws.add(node, f"missing required key {name(key)}")
+        if missing or not sound or BAD in values.values():
+            return BAD
+        try:
+            built = self.cls(**values)
+        except ValueError as error:
+            flaws.add(node, str(error))
+            return BAD
+        faults = list(built.check()) if hasattr(built, "check") else []
+        for fault in faults:
+            flaws.add(node, fault)
+        return BAD if faults else built
+
+    def _no_mapping(self, node: Node, flaws: Flaws) -> Any:
+        words = f"a mapping with the keys {self._known()}" if self.fields else "an empty mapping, {}"
+        if self.shorthand is not None:
+            words = f"{self.shorthand[1].words}, or {words}"
+        flaws.add(node, f"expected {words}, got {node.describe()}")
+        return BAD
+
+    def _unknown(self, key: str) -> str:
+        near = difflib.get_close_matches(key[:80], self.fields, 1)
+        if near:
+            return f"unknown key {name(key)}, did you mean {name(near[0])}?"
+        known = f"known here: {self._known()}" if self.fields else "no key is known here"
+        return f"unknown key {name(key)}, {known}"
+
+    def _known(self) -> str:
+        keys = list(self.fields)
+        return ", ".join(keys[:_LISTED_KEYS]) + (", …" if len(keys) > _LISTED_KEYS else "")
+
+    def fits(self, node: Node) -> bool:
+        if node.broken:
+            return False
+        return node.kind == "mapping" or (self.shorthand is not None and self.shorthand[1].fits(node))
+
+    def holds(self, value: object) -> bool:
+        return isinstance(value, self.cls)
+
+    def plain(self, value: Any) -> Any:
+        if hasattr(self.cls, "to_plain"):
+            return value.to_plain()
+        return {key: shape.plain(getattr(value, key)) for key, (_, shape) in self.fields.items()}
+
+    def schema(self, definitions: Definitions) -> Json:
+        raise NotImplementedError
+
+
+def required(field: "dataclasses.Field[Any]") -> bool:
+    """True for a field that has no default."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

@@ -1,0 +1,115 @@
+"""Durations and sizes: how a person writes them, and how they are written back."""
+
+# ruff: noqa: D102 -- what each method must do stands once, in Shape
+
+import math
+import re
+from abc import abstractmethod
+from typing import Annotated, Any, Final, TypeAlias, final
+
+from tailrace.proxy.config.flaws import Flaws
+from tailrace.proxy.config.node import Node
+from tailrace.proxy.config.shape import INTERPOLATED, Definitions, Json, Shape
+
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_ONE_DURATION: Final = r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:ms|s|m|h|d)"
+_DURATION_PART: Final = re.compile(r"([0-9.]+)(ms|s|m|h|d)")
+_DURATION: Final = re.compile(rf"(?:{_ONE_DURATION}){{1,5}}")
+
+_BYTES: Final = (
+    {"b": 1}
+    | {f"{p}b": 1000**n for n, p in enumerate("kmgt", 1)}
+    | {f"{p}ib": 1024**n for n, p in enumerate("kmgt", 1)}
+)
+_SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([kmgtKMGT]?[iI]?[bB])")
+_LARGEST: Final = 2**63 - 1
+
+
+class Unit(Shape):
+    """A number that may be written with its unit; a bare number is in the base unit."""
+
+    def decode(self, node: Node, flaws: Flaws) -> Any:
+        number = self._number(node)
+        return self.wrong(node, flaws) if number is None else number
+
+    def fits(self, node: Node) -> bool:
+        return self._number(node) is not None
+
+    def _number(self, node: Node) -> float | int | None:
+        value = None if node.kind != "scalar" or node.broken else node.scalar()
+        if value is None or isinstance(value, bool):
+            return None
+        return self.read(value) if isinstance(value, str) else self.base(value)
+
+    @abstractmethod
+    def read(self, text: str) -> float | int | None:
+        """What text with a unit means, None if nothing."""
+
+    @abstractmethod
+    def base(self, value: Any) -> float | int | None:
+        """What a bare number means, None if nothing."""
+
+    def holds(self, value: object) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@final
+class Duration(Unit):
+    """Seconds as a float."""
+
+    words = 'a duration such as 5, "250ms", "5s", "2m" or "1h"'
+
+    def read(self, text: str) -> float | None:
+        if not _DURATION.fullmatch(text):
+            return None
+        return math.fsum(float(number) * 1000 * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text)) / 1000
+
+    def base(self, value: Any) -> float | None:
+        return float(value) if value >= 0 else None
+
+    def plain(self, value: float) -> Any:
+        unit = "s"
+        if value > 0:
+            if value < 1:
+                unit = "ms"
+            elif value % 1 == 0:
+                unit = next(u for u in ("d", "h", "m", "s") if value % _SECONDS[u] == 0)
+        text = f"{value * 1000 if unit == 'ms' else value / _SECONDS[unit]:.9g}{unit}"
+        return text if value and self.read(text) == value else int(value) if value % 1 == 0 else value
+
+    def schema(self, definitions: Definitions) -> Json:
+        return {"type": ["number", "string"], "minimum": 0, "pattern": f"^(?:{_ONE_DURATION})+$|{INTERPOLATED}"}
+
+
+@final
+class Bytes(Unit):
+    """Bytes as an int; KiB is 1024, KB is 1000."""
+
+    words = 'a size such as 1024, "64KB", "32MiB" or "1GiB"'
+
+    def read(self, text: str) -> int | None:
+        match = _SIZE.fullmatch(text)
+        factor = _BYTES.get(match[2].lower()) if match else None
+        if match is None or factor is None:
+            return None
+        whole, _, part = match[1].partition(".")
+        scaled, rest = divmod(int(whole + part) * factor, 10 ** len(part))
+        return scaled if not rest and scaled <= _LARGEST else None
+
+    def base(self, value: Any) -> int | None:
+        return value if isinstance(value, int) and 0 <= value <= _LARGEST else None
+
+    def plain(self, value: int) -> Any:
+        for unit in ("TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB", "KB"):
+            if value and value % _BYTES[unit.lower()] == 0:
+                return f"{value // _BYTES[unit.lower()]}{unit}"
+        return value
+
+    def schema(self, definitions: Definitions) -> Json:
+        return {"type": ["integer", "string"], "minimum": 0, "pattern": f"^{_SIZE.pattern}$|{INTERPOLATED}"}
+
+
+Seconds: TypeAlias = Annotated[float, Duration()]
+"""A duration field."""
+Size: TypeAlias = Annotated[int, Bytes()]
+"""A number-of-bytes field."""
