@@ -4,13 +4,18 @@ A dataclass may have, beside its fields:
 - `shorthand: ClassVar[str]`: the field that a bare value, instead of a mapping, stands for;
 - `check(self) -> Iterable[str]`: faults between fields, reported at the mapping's line;
 - `from_node(cls, node, flaws) -> Self | None`: a classmethod that reads a special shape (`decode_fields` reads the
-  ordinary one), with `to_plain(self)` to write it back and the classmethod `node_schema(cls)` to describe it.
+  ordinary one), with `to_plain(self)` to write it back and the classmethod `node_schema(cls, nested)` to describe it
+  (`nested` gives the schema of another type).
 """
 
 from tailrace.proxy.config.bounds import Above, AtLeast, AtMost, Bound, Matching, NotEmpty, Port, Share
 from tailrace.proxy.config.decode import decode, decode_fields, decode_source
+from tailrace.proxy.config.defaults import defaults
 from tailrace.proxy.config.flaws import ConfigError, Flaw, Flaws
 from tailrace.proxy.config.node import Node
+from tailrace.proxy.config.parsed import Parsed
+from tailrace.proxy.config.render import render
+from tailrace.proxy.config.schema import schema
 from tailrace.proxy.config.secret import MASK, Hidden, Secret
 from tailrace.proxy.config.setting import setting
 from tailrace.proxy.config.source import Source, parse, read
@@ -29,6 +34,7 @@ __all__ = [
     "Matching",
     "Node",
     "NotEmpty",
+    "Parsed",
     "Port",
     "Seconds",
     "Secret",
@@ -38,7 +44,10 @@ __all__ = [
     "decode",
     "decode_fields",
     "decode_source",
+    "defaults",
     "parse",
     "read",
+    "render",
+    "schema",
     "setting",
 ]

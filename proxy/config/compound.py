@@ -16,52 +16,52 @@ class Bounded(Shape):
     """`Annotated[X, AtLeast(1), …]`."""
 
     def __init__(self, inner: Shape, bounds: Sequence[Bound]) -> None:
-        self._inner = inner
+        self.inner = inner
         self._bounds = tuple(bounds)
         self.words = inner.words
 
     def decode(self, node: Node, flaws: Flaws) -> Any:
-        value = self._inner.decode(node, flaws)
+        value = self.inner.decode(node, flaws)
         if value is BAD or value is None:
             return value
-        faults = [fault for bound in self._bounds if (fault := bound.fault(value, self._inner.show))]
+        faults = [fault for bound in self._bounds if (fault := bound.fault(value, self.inner.show))]
         for fault in faults:
-            got = "" if isinstance(self._inner, SecretText) else f", got {node.describe()}"
+            got = "" if isinstance(self.inner, SecretText) else f", got {node.describe()}"
             flaws.add(node, fault + got)
         return BAD if faults else value
 
     def fits(self, node: Node) -> bool:
-        return self._inner.fits(node)
+        return self.inner.fits(node)
 
     def holds(self, value: object) -> bool:
-        return self._inner.holds(value)
+        return self.inner.holds(value)
 
     def plain(self, value: Any) -> Any:
-        return self._inner.plain(value)
+        return self.inner.plain(value)
 
     def show(self, value: Any) -> str:
-        return self._inner.show(value)
+        return self.inner.show(value)
 
     def schema(self, definitions: Definitions) -> Json:
-        schema = self._inner.schema(definitions)
+        schema = self.inner.schema(definitions)
         for bound in self._bounds:
             schema = schema | bound.keywords()
         return schema
 
 
 class ListOf(Shape):
-    """`tuple[X, ...]` and `list[X]`; a set of one value still has to be written as a list."""
+    """`tuple[X, ...]`, `list[X]` and `frozenset[X]`; one value has to be written as a list, too."""
 
     def __init__(self, element: Shape, container: type) -> None:
-        self._element = element
+        self.element = element
         self._container = container
         self.words = "a list"
 
     def decode(self, node: Node, flaws: Flaws) -> Any:
         if not self.fits(node):
             return self.wrong(node, flaws, "; write [] for an empty list" if node.is_null else "")
-        values = [self._element.decode(element, flaws) for element in node.elements()]
-        return BAD if BAD in values else self._container(values)
+        values = [self.element.decode(element, flaws) for element in node.elements()]
+        return BAD if any(value is BAD for value in values) else self._container(values)
 
     def fits(self, node: Node) -> bool:
         return node.kind == "sequence" and not node.broken
@@ -70,14 +70,11 @@ class ListOf(Shape):
         return isinstance(value, self._container)
 
     def plain(self, value: Any) -> Any:
-        return [self._element.plain(element) for element in value]
+        plain = [self.element.plain(element) for element in value]
+        return sorted(plain, key=str) if self._container is frozenset else plain
 
     def schema(self, definitions: Definitions) -> Json:
-        return {"type": "array", "items": self._element.schema(definitions)}
-
-    @property
-    def element(self) -> Shape:
-        return self._element
+        return {"type": "array", "items": self.element.schema(definitions)}
 
 
 class MapOf(Shape):
@@ -85,14 +82,14 @@ class MapOf(Shape):
 
     def __init__(self, key: Shape, value: Shape) -> None:
         self._key = key
-        self._value = value
+        self.value = value
         self.words = "a mapping"
 
     def decode(self, node: Node, flaws: Flaws) -> Any:
         if not self.fits(node):
             return self.wrong(node, flaws, "; write {} for an empty mapping" if node.is_null else "")
-        pairs = [(self._key.decode(k, flaws), self._value.decode(v, flaws)) for k, v in node.items()]
-        return BAD if any(BAD in pair for pair in pairs) else dict(pairs)
+        pairs = [(self._key.decode(k, flaws), self.value.decode(v, flaws)) for k, v in node.items()]
+        return BAD if any(BAD is part for pair in pairs for part in pair) else dict(pairs)
 
     def fits(self, node: Node) -> bool:
         return node.kind == "mapping" and not node.broken
@@ -101,16 +98,12 @@ class MapOf(Shape):
         return isinstance(value, dict)
 
     def plain(self, value: Any) -> Any:
-        return {self._key.plain(k): self._value.plain(v) for k, v in value.items()}
+        return {self._key.plain(k): self.value.plain(v) for k, v in value.items()}
 
     def schema(self, definitions: Definitions) -> Json:
-        schema: Json = {"type": "object", "additionalProperties": self._value.schema(definitions)}
+        schema: Json = {"type": "object", "additionalProperties": self.value.schema(definitions)}
         names = {} if isinstance(self._key, Text) else self._key.schema(definitions)
         return schema | ({"propertyNames": names} if names else {})
-
-    @property
-    def value(self) -> Shape:
-        return self._value
 
 
 class Either(Shape):
@@ -127,14 +120,23 @@ class Either(Shape):
         if len(self.options) == 1:
             return self.options[0].decode(node, flaws)
         fitting = [shape for shape in self.options if shape.fits(node)]
-        if len(fitting) == 1:
+        if not fitting:
+            return self.wrong(node, flaws)
+        # A number out of bounds must not pass as text: the first alternative that a scalar fits decides.
+        if len(fitting) == 1 or node.kind == "scalar":
             return fitting[0].decode(node, flaws)
+        return self._likeliest(fitting, node, flaws)
+
+    def _likeliest(self, fitting: Sequence[Shape], node: Node, flaws: Flaws) -> Any:
+        tries: list[Flaws] = []
         for shape in fitting:
-            tried = Flaws()
-            value = shape.decode(node, tried)
-            if not len(tried):
+            tries.append(Flaws())
+            value = shape.decode(node, tries[-1])
+            if value is not BAD:
                 return value
-        return self.wrong(node, flaws)
+        fewest = min(tries, key=len)
+        flaws.extend(fewest)
+        return BAD
 
     def fits(self, node: Node) -> bool:
         return (self.optional and node.is_null) or any(shape.fits(node) for shape in self.options)

@@ -6,6 +6,7 @@ from tailrace.proxy.config.flaws import Flaws
 from tailrace.proxy.config.node import Node
 from tailrace.proxy.config.shape import Bad
 from tailrace.proxy.config.shapes import record_of, shape_of
+from tailrace.proxy.config.source import Source
 
 T = TypeVar("T")
 
@@ -27,10 +28,10 @@ def decode_fields(cls: type[T], node: Node, flaws: Flaws) -> T | None:
     return None if isinstance(value, Bad) else value
 
 
-def decode_source(cls: type[T], node: Node) -> T:
-    """An instance, or one ConfigError with everything that is wrong in the file."""
+def decode_source(cls: type[T], source: Source) -> T:
+    """A whole file's instance, or one ConfigError with everything that is wrong in the file."""
     flaws = Flaws()
-    value = decode(cls, node, flaws)
+    value = decode(cls, source.root, flaws)
     flaws.raise_if_any()
     assert value is not None
     return value

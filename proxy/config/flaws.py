@@ -35,7 +35,7 @@ class Flaw:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.text}"
+        return f"{self.file}:{self.line}: {' '.join(self.text.split())}"
 
 
 class ConfigError(Exception):

@@ -6,7 +6,7 @@ from typing import Any
 
 from tailrace.proxy.config.flaws import Flaws
 from tailrace.proxy.config.node import Node
-from tailrace.proxy.config.secret import MASK, Hidden
+from tailrace.proxy.config.secret import MASK, Hidden, Secret
 from tailrace.proxy.config.shape import BAD, Definitions, Json, Shape
 
 
@@ -41,13 +41,22 @@ class Untouched(AnyPlain):
         return isinstance(value, Node)
 
     def plain(self, value: Any) -> Any:
-        return masked(value.plain())
+        return _as_shown(value)
+
+
+def _as_shown(node: Node) -> Any:
+    # Nobody here knows which of its values are credentials, so whatever the environment brought in is masked as well.
+    if node.kind == "mapping":
+        return {key.text: _as_shown(value) for key, value in node.items()}
+    if node.kind == "sequence":
+        return [_as_shown(element) for element in node.elements()]
+    return MASK if node.inserted else node.scalar()
 
 
 def masked(value: Any) -> Any:
-    """A plain value with all that came from a `${file:}` masked."""
+    """A plain value with its secrets masked."""
     if isinstance(value, dict):
         return {key: masked(inner) for key, inner in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [masked(inner) for inner in value]
-    return MASK if isinstance(value, Hidden) else value
+    return MASK if isinstance(value, Hidden | Secret) else value

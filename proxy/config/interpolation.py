@@ -22,6 +22,8 @@ class Expanded:
     """A scalar's text with its references replaced."""
 
     text: str
+    inserted: bool
+    """A reference was replaced, not just a `$$`."""
     whole: bool
     """The scalar was one reference and nothing else: its type is what the replacement looks like."""
     hidden: bool
@@ -46,10 +48,10 @@ class Interpolation:
     def expand(self, text: str) -> Expanded:
         """Replace all references of a scalar; faults are gathered, one for each bad reference."""
         if "$" not in text:
-            return Expanded(text, False, False, ())
+            return Expanded(text, False, False, False, ())
         parts: list[str] = []
         faults: list[str] = []
-        hidden = False
+        inserted = hidden = False
         done = 0
         for match in _REFERENCE.finditer(text):
             parts.append(text[done : match.start()])
@@ -57,9 +59,10 @@ class Interpolation:
             if match["dollar"]:
                 parts.append("$")
                 continue
+            inserted = True
             try:
                 if not match["end"]:
-                    raise ValueError("`${` without its `}` (`$$` writes a dollar sign)")
+                    raise ValueError("`${` is not closed (references do not nest; `$$` writes a dollar sign)")
                 parts.append(self._value(match["inside"]))
             except ValueError as fault:
                 faults.append(str(fault))
@@ -67,7 +70,7 @@ class Interpolation:
         parts.append(text[done:])
         first = _REFERENCE.match(text)
         whole = first is not None and first.end() == len(text) and not first["dollar"]
-        return Expanded("".join(parts), whole, hidden, tuple(faults))
+        return Expanded("".join(parts), inserted, whole, hidden, tuple(faults))
 
     def _value(self, inside: str) -> str:
         if inside.startswith("file:"):

@@ -40,6 +40,7 @@ class Node:
         "broken",
         "height",
         "hidden",
+        "inserted",
         "kind",
         "line",
         "origin",
@@ -67,6 +68,8 @@ class Node:
         """Text for certain, whatever it looks like."""
         self.hidden = False
         """Came out of a `${file:}`."""
+        self.inserted = False
+        """Came out of a reference, in part or in whole."""
         self.broken = False
         """Its fault is already noted: decoding it must not add another."""
         self.size = 0
@@ -92,7 +95,8 @@ class Node:
             return f"{above}[{self._step}]"
         if self._step is None:
             return above
-        return f"{above}.{self._step}" if above else self._step
+        step = quote(self._step)[1:-1]
+        return f"{above}.{step}" if above else step
 
     @property
     def is_null(self) -> bool:
@@ -144,7 +148,7 @@ class Node:
         """What stands here, for "expected …, got …"; never what an interpolation brought in."""
         if self.kind != "scalar":
             return _KIND_WORDS[self.kind]
-        if self.text != self.written or self.hidden:
+        if self.inserted:
             return f"what {quote(self.written)} stands for"
         value = self.scalar()
         if value is None:

@@ -10,7 +10,10 @@ from functools import cached_property
 from typing import Any, Final
 
 from tailrace.proxy.config.flaws import ConfigError, Flaws, name
+from tailrace.proxy.config.foreign import masked
 from tailrace.proxy.config.node import Node
+from tailrace.proxy.config.record_schema import define, object_schema
+from tailrace.proxy.config.setting import is_required
 from tailrace.proxy.config.shape import BAD, Definitions, Json, Shape
 
 # Names an editor's schema inside the file itself; it says nothing to the program.
@@ -80,10 +83,11 @@ class Record(Shape):
         return self._built(values, node, flaws, sound=sound)
 
     def _built(self, values: dict[str, Any], node: Node, flaws: Flaws, *, sound: bool = True) -> Any:
-        missing = [key for key, (field, _) in self.fields.items() if key not in values and required(field)]
+        needed = (key for key, (field, _) in self.fields.items() if is_required(field))
+        missing = [key for key in needed if key not in values]
         for key in missing:
             flaws.add(node, f"missing required key {name(key)}")
-        if missing or not sound or BAD in values.values():
+        if missing or not sound or any(value is BAD for value in values.values()):
             return BAD
         try:
             built = self.cls(**values)
@@ -123,13 +127,21 @@ class Record(Shape):
 
     def plain(self, value: Any) -> Any:
         if hasattr(self.cls, "to_plain"):
-            return value.to_plain()
+            return masked(value.to_plain())
         return {key: shape.plain(getattr(value, key)) for key, (_, shape) in self.fields.items()}
 
     def schema(self, definitions: Definitions) -> Json:
-        raise NotImplementedError
+        return define(self.cls, lambda: self._described(definitions), definitions)
 
+    def object_schema(self, definitions: Definitions) -> Json:
+        """The schema of the mapping form alone."""
+        return object_schema(self.cls, self.fields, definitions)
 
-def required(field: "dataclasses.Field[Any]") -> bool:
-    """True for a field that has no default."""
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    def _described(self, definitions: Definitions) -> Json:
+        if hasattr(self.cls, "node_schema"):
+            described: Json = self.cls.node_schema(lambda annotation: self._shape_of(annotation).schema(definitions))
+            return described
+        if hasattr(self.cls, "from_node"):
+            return {}
+        mapping = self.object_schema(definitions)
+        return {"anyOf": [self.shorthand[1].schema(definitions), mapping]} if self.shorthand else mapping

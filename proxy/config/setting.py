@@ -21,6 +21,16 @@ def setting(*, help: str = "", why: str = "", **default: Any) -> Any:  # noqa: A
     return dataclasses.field(**default, metadata={HELP: help, WHY: why})
 
 
+def is_required(field: "dataclasses.Field[Any]") -> bool:
+    """True for a field that has no default."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def default_of(field: "dataclasses.Field[Any]") -> Any:
+    """A field's default, `MISSING` for a required one."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
 def help_of(field: "dataclasses.Field[Any]") -> str:
     """One line on what the field is for."""
     return str(field.metadata.get(HELP, ""))

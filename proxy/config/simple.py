@@ -104,7 +104,7 @@ class Text(Shape):
 
     def fits(self, node: Node) -> bool:
         # An empty variable is empty text; an empty place in the file is an oversight.
-        return node.kind == "scalar" and not node.broken and (not node.is_null or node.text != node.written)
+        return node.kind == "scalar" and not node.broken and (not node.is_null or node.inserted)
 
     def holds(self, value: object) -> bool:
         return isinstance(value, str)
@@ -165,7 +165,9 @@ class FilePath(Text):
 class Choice(Shape):
     """`Literal` and `Enum`: one of a few words or numbers."""
 
-    def __init__(self, options: Sequence[tuple[str | int | bool, object]]) -> None:
+    def __init__(self, options: Sequence[tuple[Any, object]]) -> None:
+        if not all(isinstance(written, str | int) for written, _ in options):
+            raise TypeError("a choice is between words and numbers")
         self._options = tuple(options)
         shown = [str(written).lower() if isinstance(written, bool) else str(written) for written, _ in options]
         self._by_text = dict(zip(shown, (value for _, value in options), strict=True))
@@ -174,11 +176,7 @@ class Choice(Shape):
     def decode(self, node: Node, flaws: Flaws) -> Any:
         if self.fits(node):
             return self._by_text[node.text]
-        if (
-            node.text
-            and node.text == node.written
-            and (near := difflib.get_close_matches(node.text[:80], self._by_text, 1))
-        ):
+        if node.text and not node.inserted and (near := difflib.get_close_matches(node.text[:80], self._by_text, 1)):
             return self.wrong(node, flaws, f", did you mean {name(near[0])}?")
         return self.wrong(node, flaws)
 

@@ -133,8 +133,11 @@ class _Builder:
         expanded = self._interpolation.expand(event.value)
         node.text = expanded.text
         node.hidden = expanded.hidden
+        node.inserted = expanded.inserted
         # In `{n: "${N}"}` the quotes are there because YAML demands them: they say nothing about the type.
         node.quoted &= not expanded.whole
+        # A credential that turned out empty must not pass as "none was asked for"; `${NAME:-}` says that it may.
+        node.quoted |= expanded.inserted and not expanded.text and ":-" not in event.value
         for fault in expanded.faults:
             node.broken = True
             self._origin.flaws.add(node, fault)

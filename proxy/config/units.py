@@ -2,16 +2,16 @@
 
 # ruff: noqa: D102 -- what each method must do stands once, in Shape
 
-import math
 import re
 from abc import abstractmethod
+from decimal import Decimal
 from typing import Annotated, Any, Final, TypeAlias, final
 
 from tailrace.proxy.config.flaws import Flaws
 from tailrace.proxy.config.node import Node
 from tailrace.proxy.config.shape import INTERPOLATED, Definitions, Json, Shape
 
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _ONE_DURATION: Final = r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:ms|s|m|h|d)"
 _DURATION_PART: Final = re.compile(r"([0-9.]+)(ms|s|m|h|d)")
 _DURATION: Final = re.compile(rf"(?:{_ONE_DURATION}){{1,5}}")
@@ -21,7 +21,7 @@ _BYTES: Final = (
     | {f"{p}b": 1000**n for n, p in enumerate("kmgt", 1)}
     | {f"{p}ib": 1024**n for n, p in enumerate("kmgt", 1)}
 )
-_SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([kmgtKMGT]?[iI]?[bB])")
+_SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?((?:[kmgtKMGT][iI]?)?[bB])")
 _LARGEST: Final = 2**63 - 1
 
 
@@ -62,20 +62,20 @@ class Duration(Unit):
     def read(self, text: str) -> float | None:
         if not _DURATION.fullmatch(text):
             return None
-        return math.fsum(float(number) * 1000 * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text)) / 1000
+        parts = (Decimal(number) * _MILLISECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+        return float(sum(parts, Decimal(0)) / 1000)
 
     def base(self, value: Any) -> float | None:
         return float(value) if value >= 0 else None
 
     def plain(self, value: float) -> Any:
-        unit = "s"
-        if value > 0:
-            if value < 1:
-                unit = "ms"
-            elif value % 1 == 0:
-                unit = next(u for u in ("d", "h", "m", "s") if value % _SECONDS[u] == 0)
-        text = f"{value * 1000 if unit == 'ms' else value / _SECONDS[unit]:.9g}{unit}"
-        return text if value and self.read(text) == value else int(value) if value % 1 == 0 else value
+        thousandths = value * 1000
+        whole = [unit for unit, length in _MILLISECONDS.items() if value and thousandths % length == 0]
+        unit = whole[-1] if whole else "ms" if value < 1 else "s"
+        text = f"{thousandths / _MILLISECONDS[unit]:.12g}{unit}"
+        if value and self.read(text) == value:
+            return text
+        return int(value) if value == int(value) < 1e15 else value
 
     def schema(self, definitions: Definitions) -> Json:
         return {"type": ["number", "string"], "minimum": 0, "pattern": f"^(?:{_ONE_DURATION})+$|{INTERPOLATED}"}
@@ -89,9 +89,9 @@ class Bytes(Unit):
 
     def read(self, text: str) -> int | None:
         match = _SIZE.fullmatch(text)
-        factor = _BYTES.get(match[2].lower()) if match else None
-        if match is None or factor is None:
+        if match is None:
             return None
+        factor = _BYTES[match[2].lower()]
         whole, _, part = match[1].partition(".")
         scaled, rest = divmod(int(whole + part) * factor, 10 ** len(part))
         return scaled if not rest and scaled <= _LARGEST else None

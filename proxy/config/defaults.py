@@ -1,0 +1,54 @@
+"""Every setting with its default and the reason for it, for a reader's table."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from tailrace.proxy.config.compound import Bounded, Either, ListOf, MapOf
+from tailrace.proxy.config.record import Record
+from tailrace.proxy.config.setting import default_of, help_of, why_of
+from tailrace.proxy.config.shape import Shape
+from tailrace.proxy.config.shapes import record_of
+
+
+def defaults(cls: type) -> Iterator[tuple[str, str, str]]:
+    """Dotted name, default as the file would have it ("required" if none), and why it is so, else what it is for.
+
+    A setting inside a list is named `listen[].port`, one inside a mapping with free keys `models.<name>.weight`.
+    """
+    return _of_record(record_of(cls), "", None, ())
+
+
+def _of_record(record: Record, prefix: str, instance: Any, above: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:
+    for key, (field, shape) in record.fields.items():
+        default = default_of(field) if instance is None else getattr(instance, key)
+        dotted = prefix + key
+        nested = _nested(shape)
+        if nested is None or nested[1] or default is None or default is dataclasses.MISSING:
+            yield dotted, _shown(shape, default), why_of(field) or help_of(field)
+        if nested is not None and nested[0].cls not in above:
+            inside = default if nested[0].holds(default) else None
+            yield from _of_record(nested[0], f"{dotted}{nested[1]}.", inside, (*above, record.cls))
+
+
+def _nested(shape: Shape) -> tuple[Record, str] | None:
+    """The dataclass that a field holds, and how to name one of several."""
+    if isinstance(shape, Record):
+        return shape, ""
+    if isinstance(shape, Bounded):
+        return _nested(shape.inner)
+    if isinstance(shape, Either):
+        return next(filter(None, map(_nested, shape.options)), None)
+    if isinstance(shape, ListOf | MapOf):
+        inner = _nested(shape.element if isinstance(shape, ListOf) else shape.value)
+        suffix = "[]" if isinstance(shape, ListOf) else ".<name>"
+        return inner and (inner[0], suffix + inner[1])
+    return None
+
+
+def _shown(shape: Shape, default: Any) -> str:
+    if default is dataclasses.MISSING:
+        return "required"
+    plain = shape.plain(default)
+    return plain if isinstance(plain, str) and plain else json.dumps(plain, ensure_ascii=False)
