@@ -20,7 +20,9 @@ def figures_of(options: Options, result: Result) -> Figures:
     phases = []
     for index, phase in enumerate(options.phases):
         if phase.measured and result.ended > result.phase_starts[index]:
-            end = min(result.phase_starts[index + 1], result.ended)
+            end = result.phase_starts[index + 1]
+            if result.interrupted:
+                end = min(end, result.ended)
             mine = [record for record in result.records if record.phase == index]
             phases.append(_phase(phase.rate, mine, result.records, (result.phase_starts[index], end)))
     lag = summary(result.lags)

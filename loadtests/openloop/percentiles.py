@@ -2,15 +2,13 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 
-QUANTILES = {"p50": "0.5", "p90": "0.9", "p99": "0.99", "p99.9": "0.999", "max": "1"}
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 
 
-def nearest_rank(ordered: Sequence[int], quantile: str) -> int:
+def nearest_rank(ordered: Sequence[int], quantile: float) -> int:
     """The smallest of the (sorted, at least one) values that `quantile` of them do not exceed."""
-    # Exact arithmetic: as a float, 0.999 * 1000 rounds up to the 1000th value.
-    return ordered[max(0, math.ceil(Fraction(quantile) * len(ordered)) - 1)]
+    return ordered[max(0, math.ceil(quantile * len(ordered)) - 1)]
 
 
 def summary(values: Iterable[int]) -> dict[str, float]:

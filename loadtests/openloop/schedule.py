@@ -5,6 +5,7 @@ An open loop: no due time depends on an answer, so a slow server meets the same 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from random import Random
 
 NS = 1_000_000_000
@@ -46,8 +47,19 @@ def arrivals(phases: Sequence[Phase], random: Random, *, poisson: bool) -> Itera
     """Every due time of the phases in sequence; the same seed gives the same times."""
     start = 0.0
     for index, phase in enumerate(phases):
-        due = random.expovariate(phase.rate) if poisson else 0.0
-        while due < phase.seconds:
+        for due in _poisson(phase.rate, random) if poisson else _constant(phase.rate):
+            if due >= phase.seconds:
+                break
             yield Arrival(round((start + due) * NS), index)
-            due += random.expovariate(phase.rate) if poisson else 1 / phase.rate
         start += phase.seconds
+
+
+def _poisson(rate: float, random: Random) -> Iterator[float]:
+    due = 0.0
+    while True:
+        due += random.expovariate(rate)
+        yield due
+
+
+def _constant(rate: float) -> Iterator[float]:
+    return (number / rate for number in count())  # a sum of steps would drift
