@@ -1,0 +1,104 @@
+"""The lives of an engine, one after another: start, warm-up, service, death, and the pause before the next."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from tailrace.worker.engine.back_off import BackOff
+from tailrace.worker.engine.body import Body
+from tailrace.worker.engine.client import EngineClient
+from tailrace.worker.engine.command import EngineError
+from tailrace.worker.engine.settings import EngineSettings
+from tailrace.worker.engine.state import Phase
+from tailrace.worker.engine.warmup import WarmupFailed, warm_up
+from tailrace.worker.engine.watch import Died, EngineWatch
+
+log = logging.getLogger(__name__)
+
+REPORT = 10.0
+"""Seconds between two reports of a start that takes long."""
+
+
+class Lives:
+    """Runs life after life until cancelled; an engine that dies while it drains is not brought back."""
+
+    def __init__(
+        self,
+        body: Body,
+        client: EngineClient,
+        watch: EngineWatch,
+        settings: EngineSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._body = body
+        self._client = client
+        self._watch = watch
+        self._settings = settings
+        self._clock = clock
+        self._back_off = BackOff(settings.start)
+
+    async def run(self) -> None:
+        """Live, die, wait, live again."""
+        while not self._watch.state.draining:
+            await self._body.appear(self._watch)
+            self._watch.begin()
+            ready_at: float | None = None
+            try:
+                async with self._body.life(self._watch):
+                    await self._come_up()
+                    ready_at = self._clock()
+                    await self._watch.follow()
+            except (Died, EngineError, WarmupFailed) as end:
+                reason = str(end)
+            pause = self._back_off.after(0.0 if ready_at is None else self._clock() - ready_at)
+            if self._body.longest_pause is not None:
+                pause = min(pause, self._body.longest_pause)
+            self._report(self._body.obituary(reason), pause)
+            await asyncio.sleep(pause)
+
+    async def _come_up(self) -> None:
+        watch, limit = self._watch, self._body.start_limit
+        began = self._clock()
+        async with self._progress_told(began):
+            try:
+                async with asyncio.timeout(limit):
+                    await watch.unless_dead(watch.healthy())
+            except TimeoutError:
+                raise EngineError(f"not healthy after {limit:g} s") from None
+        await watch.unless_dead(watch.read_models())
+        watch.change(phase=Phase.WARMING, reason="")
+        warmth = await watch.unless_dead(warm_up(self._client, self._settings.warmup, watch.state.models))
+        watch.change(phase=Phase.READY, reason="", warmth=warmth)
+        log.info("engine ready after %.1f s", self._clock() - began)
+
+    @asynccontextmanager
+    async def _progress_told(self, began: float) -> AsyncIterator[None]:
+        task = asyncio.ensure_future(self._tell_progress(began))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _tell_progress(self, began: float) -> None:
+        while True:
+            await asyncio.sleep(REPORT)
+            news = self._body.news()
+            text = f"starting for {self._clock() - began:.0f} s" + (f": {news}" if news else "")
+            log.info("engine %s", text)
+            self._watch.change(reason=text)
+
+    def _report(self, reason: str, pause: float) -> None:
+        failures = self._back_off.failures
+        if self._back_off.looping:
+            reason = f"crash loop, {failures} failures in a row, the last: {reason}"
+            log.error("engine in a %s; next start in %.1f s", reason, pause)
+        else:
+            log.warning("engine gone: %s; next start in %.1f s", reason, pause)
+        self._watch.change(phase=Phase.DEAD, reason=reason, failures=failures)
