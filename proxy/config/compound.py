@@ -8,8 +8,9 @@ from typing import Any
 from tailrace.proxy.config.bounds import Bound
 from tailrace.proxy.config.flaws import Flaws
 from tailrace.proxy.config.node import Node
+from tailrace.proxy.config.secret import Secret
 from tailrace.proxy.config.shape import BAD, Definitions, Json, Shape
-from tailrace.proxy.config.simple import SecretText, Text
+from tailrace.proxy.config.simple import Text
 
 
 class Bounded(Shape):
@@ -25,8 +26,9 @@ class Bounded(Shape):
         if value is BAD or value is None:
             return value
         faults = [fault for bound in self._bounds if (fault := bound.fault(value, self.inner.show))]
+        # A list's or a secret's content would say nothing, or too much.
+        got = f", got {node.describe()}" if node.kind == "scalar" and not isinstance(value, Secret) else ""
         for fault in faults:
-            got = "" if isinstance(self.inner, SecretText) else f", got {node.describe()}"
             flaws.add(node, fault + got)
         return BAD if faults else value
 

@@ -21,6 +21,7 @@ def defaults(cls: type) -> Iterator[tuple[str, str, str]]:
 
 
 def _of_record(record: Record, prefix: str, instance: Any, above: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:
+    above = (*above, record.cls)
     for key, (field, shape) in record.fields.items():
         default = default_of(field) if instance is None else getattr(instance, key)
         dotted = prefix + key
@@ -29,7 +30,7 @@ def _of_record(record: Record, prefix: str, instance: Any, above: tuple[type, ..
             yield dotted, _shown(shape, default), why_of(field) or help_of(field)
         if nested is not None and nested[0].cls not in above:
             inside = default if nested[0].holds(default) else None
-            yield from _of_record(nested[0], f"{dotted}{nested[1]}.", inside, (*above, record.cls))
+            yield from _of_record(nested[0], f"{dotted}{nested[1]}.", inside, above)
 
 
 def _nested(shape: Shape) -> tuple[Record, str] | None:

@@ -85,9 +85,9 @@ class Flaws:
         return iter(tuple(self._found))
 
 
-def quote(text: str) -> str:
+def quote(text: str, longest: int = _LONGEST_QUOTE) -> str:
     """Text from a file as it may stand in a one-line message: quoted, escaped, cut."""
-    cut = text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 1] + "…"
+    cut = text if len(text) <= longest else text[: longest - 1] + "…"
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in json.dumps(cut, ensure_ascii=False))
 
 

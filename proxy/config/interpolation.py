@@ -98,7 +98,7 @@ class Interpolation:
         return value
 
     def _content(self, path: str) -> str:
-        if not path:
+        if not path or "\0" in path:
             raise ValueError("`${file:}` names no file")
         full = self._folder / path
         if full not in self._contents:
@@ -113,7 +113,7 @@ class Interpolation:
 
 
 def _read(path: Path) -> str:
-    shown = quote(str(path))
+    shown = quote(str(path), longest=400)
     try:
         # A pipe or a device could block the start of the program, or never end.
         if not stat.S_ISREG(path.stat().st_mode):

@@ -149,7 +149,7 @@ class FilePath(Text):
             return self.wrong(node, flaws)
         if node.text and "\0" not in node.text:
             return node.origin.folder / node.text
-        flaws.add(node, f"expected {self.words}, got {node.describe()}")
+        flaws.add(node, f"expected {self.words}, got {node.describe() if node.text else 'empty text'}")
         return BAD
 
     def holds(self, value: object) -> bool:

@@ -12,7 +12,7 @@ from tailrace.proxy.config.interpolation import Interpolation
 from tailrace.proxy.config.node import Kind, Node, Origin
 
 DEEPEST: Final = 40
-MOST_NODES: Final = 200_000
+MOST_NODES: Final = 100_000
 MOST_ALIASED_NODES: Final = 10_000
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -54,11 +54,12 @@ class _Spot:
 class _Open:
     """A mapping or list whose end was not met yet."""
 
-    __slots__ = ("height", "key", "merges", "node", "size")
+    __slots__ = ("height", "key", "length", "merges", "node", "size")
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.key: Node | None = None
+        self.length = 0
         self.merges: list[Node] = []
         self.size = 1
         self.height = 1
@@ -68,7 +69,7 @@ class _Open:
 
     def step(self) -> str | int | None:
         if self.node.kind == "sequence":
-            return len(self.node.elements())
+            return self.length
         return self.key.text if self.key else None
 
 
@@ -112,7 +113,7 @@ class _Builder:
         node = Node(kind, self._origin, line, up, step)
         self._nodes += 1
         if self._nodes > MOST_NODES:
-            self.stop(node, f"the file holds more than {MOST_NODES} values")
+            self.stop(_Spot(self._origin, line), f"the file holds more than {MOST_NODES} values")
         if len(self._open) >= DEEPEST:
             self.stop(_Spot(self._origin, line), f"nested more than {DEEPEST} levels deep")
         tag = getattr(event, "tag", None)
@@ -166,6 +167,7 @@ class _Builder:
         frame.height = max(frame.height, node.height + 1)
         if frame.node.kind == "sequence":
             frame.node.append(node)
+            frame.length += 1
         elif frame.key is None:
             if node.kind != "scalar":
                 self.stop(node, "a key must be text")
