@@ -1,0 +1,171 @@
+"""The request as a worker gets it, and what its answer means: a head for the client, or a fault."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from tailrace.proxy import headers as rules
+from tailrace.proxy.fault import Fault, Whose, bad_answer
+from tailrace.proxy.head import Head, HeaderList, streaming_head
+
+if TYPE_CHECKING:
+    from tailrace.proxy.attempt import Attempt
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.sse import Event
+
+_PASSED_WITH_ERRORS = (b"retry-after", b"x-should-retry")
+
+
+def request(call: Call, attempt: Attempt) -> tuple[bytes, bytes]:
+    """Head and body for one attempt."""
+    chain, worker, head = call.chain, attempt.worker, call.head
+    body = call.raw if call.body is None else call.body.render()
+    if attempt.entry.served_json is not None:
+        body = chain.with_model(call, attempt.entry, body)
+    query = b"?" + head.query if head.query else b""
+    return (
+        b"".join(
+            (
+                head.method.encode(),
+                b" ",
+                worker.address.prefix.encode(),
+                head.path.encode(),
+                query,
+                b" HTTP/1.1\r\n",
+                worker.headers,
+                call.peer.forwarded,
+                b"x-request-id: ",
+                call.id.encode(),
+                b"\r\n",
+                chain.hop_header(call, attempt),
+                rules.forwarded(head.headers, chain.forward_headers),
+                b"accept-encoding: identity\r\ncontent-length: %d\r\n\r\n" % len(body),
+            )
+        ),
+        body,
+    )
+
+
+def is_event_stream(headers: HeaderList) -> bool:
+    """Whether an answer streams events, in any spelling of the type."""
+    kind = rules.listed(headers, b"content-type")
+    return kind is not None and kind[:17].lower() == b"text/event-stream"
+
+
+def head_of(attempt: Attempt) -> Head:
+    """The client's head for a committed attempt."""
+    chain = attempt.call.chain
+    head = Head(attempt.status, rules.answered(attempt.headers, chain.answer_headers))
+    if attempt.streaming:
+        streaming_head(head)
+    return head
+
+
+def no_answer(attempt: Attempt) -> str | None:
+    """Why a whole unary answer below 400 is none of this route, or None where it is one."""
+    route = attempt.call.route
+    if attempt.status >= 300 or not route.expects:
+        return f"an unexpected status {attempt.status}" if attempt.status >= 300 else None
+    if not attempt.held_bytes:
+        return "an empty body"
+    kind = rules.listed(attempt.headers, b"content-type") or b""
+    if kind[:16].lower() != b"application/json":
+        if route.text_answers and kind[:10].lower() == b"text/plain":
+            return None
+        return "it is not JSON"
+    held = attempt.held
+    body = held[0] if len(held) == 1 else b"".join(held)
+    if rules.listed(attempt.headers, b"content-encoding") is None:
+        if not any(field in body for field in route.expects):
+            return "it lacks what this API answers with"
+        if b'"finish_reason":"abort"' in body:
+            return "the engine aborted the request"
+    return None
+
+
+def error_of(attempt: Attempt, body: bytes, *, cut: bool = False) -> Fault:
+    """The fault behind an error status: JSON errors reach the client as they are, anything else gets our own shape."""
+    status = attempt.status
+    whose = Whose.CLIENT if status < 500 and status not in (401, 403, 408, 429) else Whose.ENGINE
+    passed = tuple(
+        pair
+        for pair in attempt.headers
+        if pair[0] in _PASSED_WITH_ERRORS or pair[0].startswith((b"retry-after", b"x-ratelimit-", b"anthropic-ratelimit-"))
+    )
+    content_type = rules.listed(attempt.headers, b"content-type") or b""
+    message, usable = _message(body) if b"json" in content_type.lower() and not cut else (None, False)
+    if status == 401 or status == 403:
+        # The worker refused the gateway, not the client, whose credentials it never saw.
+        return Fault(
+            kind="worker_refused",
+            whose=Whose.GATEWAY,
+            status=502,
+            code="upstream_auth_failed",
+            message="The worker refused the gateway's credentials.",
+        )
+    return Fault(
+        kind="http_error",
+        whose=whose,
+        status=status,
+        code=_code(status),
+        message=message or f"The worker answered with status {status}.",
+        retryable=status in (408, 429, 500, 502, 503, 504),
+        headers=passed,
+        body=body if usable else None,
+    )
+
+
+def _message(body: bytes) -> tuple[str | None, bool]:
+    """The text of a JSON error, and whether the body is in the shape that clients of these APIs read."""
+    try:
+        decoded = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None, False
+    if not isinstance(decoded, dict):
+        return None, False
+    error = decoded.get("error")
+    if isinstance(error, dict):
+        message = error.get("message")
+        return (message if isinstance(message, str) else None), True
+    if isinstance(error, str):
+        return error, False
+    message = decoded.get("message") or decoded.get("detail")
+    return (message if isinstance(message, str) else None), False
+
+
+def error_event(event: Event) -> Fault:
+    """The fault that an error event in a stream stands for, with the status it names."""
+    body: Any = event.json()
+    error: Any = body.get("error") if isinstance(body, dict) else None
+    if isinstance(body, dict) and error is None and isinstance(body.get("response"), dict):
+        error = body["response"].get("error")
+    if isinstance(error, str):
+        error = {"message": error}
+    if not isinstance(error, dict):
+        return bad_answer("its stream began with an error")
+    code = error.get("code")
+    status = code if isinstance(code, int) and 400 <= code <= 599 else 502
+    message = error.get("message")
+    return Fault(
+        kind="error_event",
+        whose=Whose.CLIENT if status < 500 and status not in (408, 429) else Whose.ENGINE,
+        status=status,
+        code=_code(status),
+        message=message if isinstance(message, str) else "The worker reported an error.",
+        retryable=status in (408, 429, 500, 502, 503, 504),
+    )
+
+
+def _code(status: int) -> str:
+    return {
+        400: "invalid_request_error",
+        404: "model_not_found",
+        408: "upstream_timeout",
+        413: "request_too_large",
+        422: "invalid_request_error",
+        429: "rate_limit_exceeded",
+        503: "worker_overloaded",
+        504: "upstream_timeout",
+    }.get(status, "upstream_error" if status >= 500 else "invalid_request_error")

@@ -1,0 +1,218 @@
+"""One try at one worker, from the choice of the worker until its answer may be shown: the commit.
+
+Until then everything the worker sends is held back, within bounds, so that another worker can still be asked. The
+commit is the first content of a stream, a whole unary body, or a held-back part that outgrew its bound.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tailrace.proxy import answers
+from tailrace.proxy.dialects import Sign
+from tailrace.proxy.fault import Fault, bad_answer, false_end, timed_out
+from tailrace.proxy.head import HeaderList
+from tailrace.proxy.outcome import AttemptEnd
+from tailrace.proxy.plugin import Verdict
+from tailrace.proxy.sse import Event, Splitter
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.fleet import ModelEntry, Worker
+    from tailrace.proxy.race import Race
+    from tailrace.proxy.upstream import UpstreamConnection
+
+HOLD_STREAM = 64 * 1024
+HOLD_ERROR = 64 * 1024
+
+
+class Attempt:
+    """The sink of one exchange until the relay takes over; ends exactly once."""
+
+    __slots__ = (
+        "_events",
+        "_hold",
+        "_limit",
+        "_sent_at",
+        "_splitter",
+        "call",
+        "connection",
+        "end",
+        "ended",
+        "entry",
+        "fault",
+        "first_content_ns",
+        "headers",
+        "held",
+        "held_bytes",
+        "number",
+        "opening",
+        "prompt_bytes",
+        "race",
+        "sent_ns",
+        "started_ns",
+        "status",
+        "streaming",
+        "why",
+        "worker",
+    )
+
+    def __init__(self, race: Race, call: Call, entry: ModelEntry, worker: Worker, number: int, why: str) -> None:
+        self.race = race
+        self.call = call
+        self.entry = entry
+        self.worker = worker
+        self.number = number
+        self.why = why
+        self.connection: UpstreamConnection | None = None
+        self.opening: Callable[[], object] | None = None
+        self.status = 0
+        self.headers: HeaderList = []
+        self.streaming = False
+        self.held: list[bytes] = []
+        self.held_bytes = 0
+        self.ended = False
+        self.fault: Fault | None = None
+        self.end: AttemptEnd | None = None
+        self.started_ns = time.monotonic_ns()
+        self.sent_ns = 0
+        self.first_content_ns = 0
+        self._events: list[Event] = []
+        self._splitter: Splitter | None = None
+        self._hold = 0
+        self._limit = 0.0
+        self._sent_at = 0.0
+
+    def begin(self, *, fresh: bool) -> None:
+        """Send the request over a resting connection or, where there is none or `fresh` is asked, a new one."""
+        pool = self.worker.connections
+        connection = None if fresh else pool.take()
+        if connection is not None:
+            self._send(connection)
+        else:
+            self.opening = pool.connect(self._send, self._lose).cancel
+
+    def _send(self, connection: UpstreamConnection) -> None:
+        self.opening = None
+        self.connection = connection
+        call = self.call
+        head, body = answers.request(call, self)
+        self._limit = call.chain.timeouts.first_content(len(body))
+        self._sent_at = connection.clock.now
+        self.sent_ns = time.monotonic_ns()
+        connection.send(self, head, body)
+
+    def release(self) -> None:
+        """Close what this attempt has open; nothing is heard from it afterwards."""
+        if self.opening is not None:
+            self.opening()
+            self.opening = None
+        connection = self.connection
+        if connection is not None and connection.sink is self:
+            connection.release()
+
+    def _lose(self, fault: Fault) -> None:
+        if self.race.winner is self:
+            self.fault = fault
+            return
+        self.release()
+        self.race.failed(self, fault)
+
+    # The sink of the exchange.
+
+    def on_head(self, status: int, headers: HeaderList) -> None:
+        self.status = status
+        self.headers = headers
+        if status >= 400:
+            self._hold = HOLD_ERROR
+            return
+        call = self.call
+        if call.route.dialect is not None and answers.is_event_stream(headers):
+            self.streaming = True
+            self._splitter = Splitter(HOLD_STREAM)
+            self._hold = HOLD_STREAM
+        else:
+            self._hold = call.chain.hold_unary
+
+    def on_data(self, data: bytes) -> None:
+        self.held.append(data)
+        self.held_bytes += len(data)
+        if self.race.winner is self:
+            return
+        if self.streaming:
+            self._read_events(data)
+        elif self.held_bytes > self._hold:
+            if self.status >= 400:
+                self._lose(answers.error_of(self, b"".join(self.held)[:HOLD_ERROR], cut=True))
+            else:
+                self._commit()
+
+    def _read_events(self, data: bytes) -> None:
+        splitter, dialect = self._splitter, self.call.route.dialect
+        assert splitter is not None
+        assert dialect is not None
+        for event in splitter.feed(data):
+            sign = dialect.judge(event)
+            if sign is Sign.ERROR:
+                self._lose(answers.error_event(event))
+                return
+            if sign is Sign.ABORTED:
+                self._lose(false_end("the engine aborted the request"))
+                return
+            if sign is Sign.DONE:
+                self._lose(false_end("it ended without any content"))
+                return
+            if self.call.chain.pipeline.judge:
+                self._events.append(event)
+                if sign is Sign.NOTHING and len(self._events) == 1:
+                    continue
+                verdict = self._verdict(sign)
+                if verdict is Verdict.NEXT:
+                    self._lose(false_end("a policy refused how it began"))
+                    return
+                if verdict is Verdict.WAIT:
+                    continue
+            elif sign is Sign.NOTHING:
+                continue
+            self._commit()
+            return
+        if self.held_bytes > self._hold:
+            self._commit()
+
+    def _verdict(self, sign: Sign) -> Verdict:
+        verdict = Verdict.COMMIT if sign is not Sign.NOTHING else Verdict.WAIT
+        for judge in self.call.chain.pipeline.judge:
+            said = judge(self.call, self, self._events)
+            if said is Verdict.NEXT:
+                return said
+            if said is Verdict.WAIT:
+                verdict = said
+        return verdict
+
+    def _commit(self) -> None:
+        self.first_content_ns = time.monotonic_ns()
+        self.race.committed(self)
+
+    def on_end(self) -> None:
+        self.ended = True
+        if self.race.winner is self:
+            return
+        if self.status >= 400:
+            self._lose(answers.error_of(self, b"".join(self.held)))
+        elif self.streaming:
+            self._lose(false_end("it ended without any content"))
+        elif why := answers.no_answer(self):
+            self._lose(bad_answer(why))
+        else:
+            self._commit()
+
+    def on_fault(self, fault: Fault) -> None:
+        self._lose(fault)
+
+    def on_quiet(self, quiet: float, now: float) -> None:
+        if self.race.winner is self:
+            return
+        if now - self._sent_at > self._limit:
+            self._lose(timed_out("first_content", self._limit))

@@ -1,0 +1,238 @@
+"""One client request from its head to its Outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from tailrace.proxy.fault import Failed, Fault, timed_out, too_large
+from tailrace.proxy.head import Head, streaming_head
+from tailrace.proxy.outcome import Usage
+from tailrace.proxy.plugin import Key
+
+if TYPE_CHECKING:
+    from tailrace.proxy.attempt import Attempt
+    from tailrace.proxy.body import JsonBody
+    from tailrace.proxy.chain import Chain
+    from tailrace.proxy.fleet import ModelEntry
+    from tailrace.proxy.head import RequestHead
+    from tailrace.proxy.multipart import Form
+    from tailrace.proxy.outcome import Outcome
+    from tailrace.proxy.peer import Peer
+    from tailrace.proxy.race import Race
+    from tailrace.proxy.routes import Route
+    from tailrace.proxy.server import ClientConnection
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Call:
+    """What the phases share. Plugins read everything and change it through `edit`, `call[KEY]` and `provide`."""
+
+    __slots__ = (
+        "_broken",
+        "_facts",
+        "_parts",
+        "_state",
+        "_waiter",
+        "answered_head",
+        "beaten_at",
+        "body",
+        "chain",
+        "client",
+        "complete",
+        "deadline",
+        "entry",
+        "expects_continue",
+        "form",
+        "head",
+        "id",
+        "keep_alive",
+        "model",
+        "outcome",
+        "peer",
+        "race",
+        "raw",
+        "route",
+        "size",
+        "source",
+        "started_ns",
+        "stream",
+        "tries",
+        "usage",
+        "waited_ns",
+    )
+
+    def __init__(
+        self, call_id: str, chain: Chain, client: ClientConnection, head: RequestHead, route: Route, peer: Peer
+    ) -> None:
+        self.id = call_id
+        self.chain = chain
+        self.client = client
+        self.head = head
+        self.route = route
+        self.peer = peer
+        self.started_ns = time.monotonic_ns()
+        self.beaten_at = client.service.clock.now
+        self.deadline = self.beaten_at + chain.timeouts.total if chain.timeouts.total else float("inf")
+        self.keep_alive = True
+        self.expects_continue = False
+        self.complete = False
+        self.size = 0
+        self.raw = b""
+        self.body: JsonBody | None = None
+        self.form: Form | None = None
+        self.model = ""
+        self.entry: ModelEntry | None = None
+        self.stream = False
+        self.tries: list[Attempt] = []
+        self.race: Race | None = None
+        self.usage: Usage | None = None
+        self.outcome: Outcome | None = None
+        self.answered_head: Head | None = None
+        self.waited_ns = 0
+        self.source = ""
+        self._parts: list[bytes] = []
+        self._broken: Fault | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._state: dict[Key[Any], Any] | None = None
+        self._facts: dict[type, object] | None = None
+
+    def edit(self, name: str, value: bytes | None) -> None:
+        """Change one top-level field of the JSON body: `value` is JSON text, None removes the field."""
+        if self.body is None:
+            raise RuntimeError(f"the body of {self.route.path} is not JSON and has no field '{name}'")
+        self.body.edit(name, value)
+
+    def __getitem__(self, key: Key[T]) -> T:
+        if self._state is None:
+            raise KeyError(key.name)
+        return cast("T", self._state[key])
+
+    def __setitem__(self, key: Key[T], value: T) -> None:
+        if self._state is None:
+            self._state = {}
+        self._state[key] = value
+
+    def __contains__(self, key: Key[Any]) -> bool:
+        return self._state is not None and key in self._state
+
+    def provide(self, fact: object) -> None:
+        """Publish a typed fact, such as who the caller is, for plugins further down the list."""
+        if self._facts is None:
+            self._facts = {}
+        self._facts[type(fact)] = fact
+
+    def fact(self, kind: type[T]) -> T | None:
+        """The fact of this type, None where no plugin has published one."""
+        return None if self._facts is None else cast("T | None", self._facts.get(kind))
+
+    def waiting(self) -> Waiting:
+        """`async with call.waiting():` around a wait in a queue: outside any budget, rechecked when it ends."""
+        return Waiting(self)
+
+    async def offload(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run something that would hold up the event loop in a thread."""
+        return await asyncio.to_thread(work, *args, **kwargs)
+
+    # The body's arrival.
+
+    def take(self, data: bytes) -> None:
+        """Some of the body; raises Reject where it or all bodies together pass their bound."""
+        self.size += len(data)
+        limit = self.chain.limits.body
+        if self.size > limit:
+            raise too_large(limit)
+        self.client.service.memory.take(len(data))
+        self._parts.append(data)
+
+    def taken(self) -> None:
+        """The body is whole."""
+        parts = self._parts
+        self.raw = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        self.complete = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def receive(self) -> None:
+        """Wait for the whole body; a client that asked first is told to send it."""
+        if self._broken is not None:
+            raise Failed(self._broken)
+        if self.expects_continue:
+            self.client.proceed()
+        self._waiter = self.client.loop.create_future()
+        await self._waiter
+
+    def fail(self, fault: Fault) -> None:
+        """The body will never be whole."""
+        self._broken = fault
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(Failed(fault))
+
+    def drop(self) -> None:
+        """Let go of a call that was read but never served."""
+        self.client.service.memory.give(self.size)
+        self.size = 0
+
+    # The answer.
+
+    def answer(self, head: Head) -> None:
+        """Let plugins see and change the one head that goes to the client."""
+        self.answered_head = head
+        for on_answer in self.chain.pipeline.on_answer:
+            on_answer(self, head)
+
+    def visit(self, now: float) -> None:
+        """Called a few times a second while the call runs: heartbeat and total limit."""
+        client = self.client
+        relay = client.relay
+        if now > self.deadline and self.race is not None and relay is None:
+            self.race.expire(timed_out("total", self.chain.timeouts.total or 0.0))
+            return
+        interval = self.chain.heartbeat
+        if not interval or not self.stream or now - max(self.beaten_at, client.wrote_at) < interval:
+            return
+        if relay is None:
+            self._beat(now)
+        elif relay.at_boundary:
+            self._beat(now)
+
+    def _beat(self, now: float) -> None:
+        """Keep the connection alive; the first beat commits the status to 200."""
+        dialect = self.route.dialect
+        if dialect is None:
+            return
+        self.beaten_at = now
+        client = self.client
+        if not client.started:
+            head = Head(200, [(b"content-type", b"text/event-stream; charset=utf-8")])
+            streaming_head(head)
+            self.answer(head)
+            client.begin(head)
+        client.send(dialect.heartbeat)
+
+
+class Waiting:
+    """The context of one wait; whatever refuses the call when the wait ends does so from here."""
+
+    __slots__ = ("_began", "_call")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._began = 0
+
+    async def __aenter__(self) -> None:
+        self._began = time.monotonic_ns()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        call = self._call
+        call.waited_ns += time.monotonic_ns() - self._began
+        if kind is None:
+            for recheck in call.chain.pipeline.recheck:
+                recheck(call)
+
+

@@ -1,0 +1,130 @@
+"""What counts as content, as an end and as an error in each API's stream: one table per dialect.
+
+`judge` reads one whole event. It sees every event until an attempt is committed; afterwards only those in which one
+of the dialect's `needles` occurs. A needle holds a quote or stands for a whole payload, so text that a model
+generates cannot fake it: quotes inside JSON strings are escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from tailrace.proxy.sse import Event
+
+
+class Sign(IntEnum):
+    """What one event means for the attempt it belongs to."""
+
+    NOTHING = 0  # comment, prelude, usage: may be held back
+    CONTENT = 1  # text, reasoning, tool call, refusal
+    FINISH = 2  # a choice ended with a reason
+    DONE = 3  # the terminal event
+    ERROR = 4
+    ABORTED = 5  # a finish that says that the engine gave up
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One API's way of streaming; `needles` are always four, so that the relay can test them unrolled."""
+
+    name: str
+    judge: Callable[[Event], Sign]
+    needles: tuple[bytes, bytes, bytes, bytes]
+    anthropic: bool = False
+    heartbeat: bytes = b": heartbeat\n\n"
+
+
+def judge_chat(event: Event) -> Sign:
+    """Chat and text completion chunks."""
+    data = event.data
+    if not data:
+        return Sign.NOTHING
+    if data == b"[DONE]":
+        return Sign.DONE
+    body = event.json()
+    if not isinstance(body, dict):
+        return Sign.NOTHING
+    if body.get("error"):
+        return Sign.ERROR
+    sign = Sign.NOTHING
+    choices = body.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict):
+            sign = max(sign, _judge_choice(choice))
+    return sign
+
+
+def _judge_choice(choice: dict[str, Any]) -> Sign:
+    reason = choice.get("finish_reason")
+    if reason in ("abort", "error"):
+        return Sign.ABORTED
+    if reason:
+        return Sign.FINISH
+    delta = choice.get("delta")
+    if isinstance(delta, dict):
+        return Sign.CONTENT if any(value for key, value in delta.items() if key != "role") else Sign.NOTHING
+    return Sign.CONTENT if choice.get("text") else Sign.NOTHING
+
+
+def judge_messages(event: Event) -> Sign:
+    """Anthropic message events."""
+    body = event.json()
+    if not isinstance(body, dict):
+        return Sign.NOTHING
+    match body.get("type"):
+        case "error":
+            return Sign.ERROR
+        case "message_stop":
+            return Sign.DONE
+        case "message_delta":
+            reason = (body.get("delta") or {}).get("stop_reason")
+            return Sign.ABORTED if reason == "abort" else Sign.FINISH if reason else Sign.NOTHING
+        case "content_block_delta":
+            delta = body.get("delta") or {}
+            return Sign.CONTENT if any(value for key, value in delta.items() if key != "type") else Sign.NOTHING
+        case "content_block_start":
+            block = body.get("content_block") or {}
+            return Sign.CONTENT if block.get("type") == "tool_use" or block.get("text") else Sign.NOTHING
+        case None:
+            return Sign.ERROR if body.get("error") else Sign.NOTHING
+    return Sign.NOTHING
+
+
+def judge_responses(event: Event) -> Sign:
+    """Events of the Responses API."""
+    if event.data == b"[DONE]":
+        return Sign.NOTHING
+    body = event.json()
+    if not isinstance(body, dict):
+        return Sign.NOTHING
+    match body.get("type"):
+        case "error" | "response.failed":
+            return Sign.ERROR
+        case "response.completed" | "response.incomplete":
+            return Sign.DONE
+        case None:
+            return Sign.ERROR if body.get("error") else Sign.NOTHING
+        case str(kind) if kind.endswith(".delta") and body.get("delta"):
+            return Sign.CONTENT
+    return Sign.NOTHING
+
+
+_CHAT_NEEDLES = (b'_reason":"', b'_reason": "', b'"error"', b"[DONE]")
+
+CHAT = Dialect("chat", judge_chat, _CHAT_NEEDLES)
+COMPLETIONS = Dialect("completions", judge_chat, _CHAT_NEEDLES)
+MESSAGES = Dialect(
+    "messages",
+    judge_messages,
+    (b'"message_stop"', b'"message_delta"', b'"error"', b'"error"'),
+    anthropic=True,
+    heartbeat=b'event: ping\ndata: {"type": "ping"}\n\n',
+)
+RESPONSES = Dialect(
+    "responses",
+    judge_responses,
+    (b'"response.completed"', b'"response.incomplete"', b'"error"', b'"response.failed"'),
+)

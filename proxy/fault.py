@@ -1,0 +1,159 @@
+"""What can go wrong with a call, whose fault it is, and what may be done about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Whose(StrEnum):
+    """The party a fault is counted against; only the last two lower a worker's standing."""
+
+    CLIENT = "client"
+    GATEWAY = "gateway"
+    NETWORK = "network"
+    ENGINE = "engine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One failure, with all that its answer, its metric label and a retry decision need.
+
+    `kind` comes from a fixed set and is a metric label. `sent` is False only where the worker cannot have
+    seen the request: only then may the core send it again unasked. `body` is the worker's own JSON answer
+    where it is worth passing on unchanged.
+    """
+
+    kind: str
+    whose: Whose
+    status: int
+    code: str
+    message: str
+    param: str | None = None
+    retry_after: float | None = None
+    retryable: bool = False
+    sent: bool = True
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    body: bytes | None = None
+
+    def but(self, **changes: object) -> Fault:
+        """The same fault with some fields changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+class Reject(Exception):  # noqa: N818 - a refusal is an answer, not an error of the program
+    """Raised by a plugin or the core to refuse a call: `raise Reject(429, "rate_limit_exceeded", "…")`."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after: float | None = None,
+        whose: Whose = Whose.CLIENT,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+        kind: str = "refused",
+    ) -> None:
+        super().__init__(message)
+        self.fault = Fault(
+            kind=kind,
+            whose=whose,
+            status=status,
+            code=code,
+            message=message,
+            param=param,
+            retry_after=retry_after,
+            sent=False,
+            headers=headers,
+        )
+
+
+class Failed(Exception):  # noqa: N818 - carries a Fault, as Reject does
+    """Every attempt that was allowed has ended; `fault` is the one worth telling the client."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+def connect_failed(worker: str, why: str) -> Fault:
+    """No connection to the worker: nothing was sent."""
+    return Fault(
+        kind="connect_failed",
+        whose=Whose.NETWORK,
+        status=503,
+        code="worker_unreachable",
+        message=f"No connection to a worker of this model ({worker}: {why}).",
+        retry_after=1.0,
+        retryable=True,
+        sent=False,
+    )
+
+
+def connection_lost(*, sent: bool) -> Fault:
+    """The worker's connection ended before its answer was whole."""
+    return Fault(
+        kind="connection_lost",
+        whose=Whose.NETWORK,
+        status=502,
+        code="upstream_lost",
+        message="The worker's connection ended before its answer was complete.",
+        retryable=True,
+        sent=sent,
+    )
+
+
+def bad_answer(why: str) -> Fault:
+    """The worker answered with something that is no answer of this API."""
+    return Fault(
+        kind="bad_answer",
+        whose=Whose.ENGINE,
+        status=502,
+        code="bad_upstream_answer",
+        message=f"The worker's answer could not be used: {why}.",
+        retryable=True,
+    )
+
+
+def false_end(why: str) -> Fault:
+    """A stream that ended as if it were whole, but is not."""
+    return Fault(
+        kind="false_end",
+        whose=Whose.ENGINE,
+        status=502,
+        code="upstream_incomplete",
+        message=f"The worker ended its answer early: {why}.",
+        retryable=True,
+    )
+
+
+def timed_out(kind: str, limit: float) -> Fault:
+    """A limit of the `timeouts` block passed; `kind` names it."""
+    return Fault(
+        kind=f"{kind}_timeout",
+        whose=Whose.ENGINE,
+        status=504,
+        code="upstream_timeout",
+        message=f"The worker did not answer in time ({kind.replace('_', ' ')} limit of {limit:g} s).",
+        retryable=True,
+    )
+
+
+def no_worker(model: str, retry_after: float = 1.0) -> Fault:
+    """No worker of the model may take a call now."""
+    return Fault(
+        kind="no_worker",
+        whose=Whose.GATEWAY,
+        status=503,
+        code="no_worker_available",
+        message=f"No worker for model '{model}' can take a call now.",
+        retry_after=retry_after,
+        sent=False,
+    )
+
+
+def too_large(limit: int) -> Reject:
+    """A body above the limit."""
+    return Reject(413, "request_too_large", f"The request body is larger than {limit} bytes.", kind="bad_request")

@@ -1,0 +1,36 @@
+"""The end of a call: what it held is given back, and everybody who counts hears of it exactly once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from tailrace.proxy.outcome import AttemptEnd, Ending, Outcome
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+
+log = logging.getLogger("tailrace")
+
+
+def finish(call: Call, outcome: Outcome) -> None:
+    """Close a call with its one Outcome."""
+    call.outcome = outcome
+    outcome.usage = call.usage
+    outcome.finished_ns = time.monotonic_ns()
+    race = call.race
+    if race is not None:
+        race.cancel()
+        winner = race.winner
+        if winner is not None:
+            outcome.first_content_ns = winner.first_content_ns
+            race.finished(winner, AttemptEnd.WON if outcome.ending is Ending.COMPLETED else AttemptEnd.FAILED)
+    for name, on_complete in call.chain.pipeline.on_complete:
+        try:
+            on_complete(call, outcome)
+        except Exception:
+            log.exception("plugin '%s' failed in on_complete of request %s", name, call.id)
+    call.drop()
+    call.client.service.completed(call, outcome)
+    call.client.finished(call)

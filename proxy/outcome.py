@@ -1,0 +1,54 @@
+"""How a call ended, what it used and how long its stages took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tailrace.proxy.fault import Fault
+
+
+class Ending(StrEnum):
+    """The terminal states of a call; also a metric label."""
+
+    COMPLETED = "completed"
+    CLIENT_GONE = "client_gone"
+    UPSTREAM_LOST = "upstream_lost"
+    DEADLINE = "deadline"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens as the engine reported them."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+
+
+class AttemptEnd(StrEnum):
+    """How one attempt ended; also a metric label."""
+
+    WON = "won"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Outcome:
+    """The one terminal record of a call, handed to every `on_complete`.
+
+    `status` is what the client saw or, in a stream that had already begun, what it would have seen.
+    """
+
+    __slots__ = ("delivered_bytes", "ending", "fault", "first_content_ns", "finished_ns", "status", "usage")
+
+    def __init__(self, ending: Ending, status: int, fault: Fault | None = None) -> None:
+        self.ending = ending
+        self.status = status
+        self.fault = fault
+        self.usage: Usage | None = None
+        self.delivered_bytes = 0
+        self.first_content_ns = 0
+        self.finished_ns = 0

@@ -1,0 +1,159 @@
+"""The plugin chain compiled once: one tuple of bound methods a phase, in the order in which they are called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tailrace.proxy.plugin import AnyPlugin, Needs, Plugin, Tap, Target, Verdict
+
+if TYPE_CHECKING:
+    from tailrace.proxy.attempt import Attempt
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.fault import Fault
+    from tailrace.proxy.fleet import Worker
+    from tailrace.proxy.head import Head, Reply
+    from tailrace.proxy.outcome import AttemptEnd, Outcome
+    from tailrace.proxy.sse import Event
+
+_PHASES = tuple(
+    name
+    for name, member in vars(Plugin).items()
+    if inspect.isfunction(member) and not name.startswith("_") and name != "running"
+)
+_LOOKS_LIKE_PHASE = ("on_", "score_", "next_")
+
+
+class ChainError(Exception):
+    """The plugins cannot form a chain; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One entry of the chain: the plugin and what its YAML entry says of it."""
+
+    plugin: AnyPlugin
+    name: str
+    when: Callable[[Call], bool] | None = None
+    budget: float | None = None
+    open_on_error: bool = False
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """One plugin's `on_request` with the bounds it runs under."""
+
+    on_request: Callable[[Call], Awaitable[Reply | None]]
+    name: str
+    budget: float | None
+    open_on_error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Every phase of a chain. Requests meet plugins in list order, answers in reverse."""
+
+    on_open: tuple[Callable[[Call], None], ...]
+    on_request: tuple[Admission, ...]
+    recheck: tuple[Callable[[Call], None], ...]
+    score_workers: tuple[tuple[float, Callable[[Call, Sequence[Worker]], Sequence[float]]], ...]
+    on_chosen: tuple[Callable[[Call, Attempt], bool], ...]
+    patience: tuple[Callable[[Call, Sequence[Attempt]], float | None], ...]
+    next_target: tuple[Callable[[Call, Sequence[Attempt], Fault], Target | None], ...]
+    allow: tuple[Callable[[Call, Sequence[Attempt], str], bool], ...]
+    judge: tuple[Callable[[Call, Attempt, Sequence[Event]], Verdict], ...]
+    on_attempt_end: tuple[Callable[[Call, Attempt, AttemptEnd], None], ...]
+    on_answer: tuple[Callable[[Call, Head], None], ...]
+    on_stream: tuple[Callable[[Call, Head], Tap | None], ...]
+    on_complete: tuple[tuple[str, Callable[[Call, Outcome], None]], ...]
+    needs: Needs
+    links: tuple[Link, ...]
+
+    @classmethod
+    def of(cls, links: Iterable[Link]) -> Pipeline:
+        """Compile a chain; raises ChainError for a misspelt phase or a fact that nobody provides before its use."""
+        links = tuple(links)
+        for link in links:
+            _refuse_misspelt_phases(link)
+        _refuse_missing_facts(links)
+        inward, outward = links, links[::-1]
+        needs = Needs.NOTHING
+        for link in links:
+            needs |= link.plugin.needs
+        return cls(
+            on_open=_bound("on_open", inward),
+            on_request=tuple(
+                Admission(_guarded(link, "on_request"), link.name, link.budget, link.open_on_error)
+                for link in _having("on_request", inward)
+            ),
+            recheck=_bound("recheck", inward),
+            score_workers=tuple(
+                (link.weight, _guarded(link, "score_workers")) for link in _having("score_workers", inward)
+            ),
+            on_chosen=_bound("on_chosen", inward, otherwise=True),
+            patience=_bound("patience", inward),
+            next_target=_bound("next_target", inward),
+            allow=_bound("allow", inward, otherwise=True),
+            judge=_bound("judge", inward, otherwise=Verdict.COMMIT),
+            on_attempt_end=_bound("on_attempt_end", outward),
+            on_answer=_bound("on_answer", outward),
+            on_stream=_bound("on_stream", outward),
+            on_complete=tuple((link.name, _guarded(link, "on_complete")) for link in _having("on_complete", outward)),
+            needs=needs,
+            links=links,
+        )
+
+    def phases_of(self, link: Link) -> list[str]:
+        """The phases a link takes part in, in the order of a call; for `tailrace check`."""
+        return [phase for phase in _PHASES if _overrides(link.plugin, phase)]
+
+
+def _overrides(plugin: AnyPlugin, phase: str) -> bool:
+    return getattr(type(plugin), phase) is not getattr(Plugin, phase)
+
+
+def _having(phase: str, links: Sequence[Link]) -> list[Link]:
+    return [link for link in links if _overrides(link.plugin, phase)]
+
+
+def _bound(phase: str, links: Sequence[Link], otherwise: Any = None) -> tuple[Any, ...]:
+    return tuple(_guarded(link, phase, otherwise) for link in _having(phase, links))
+
+
+def _guarded(link: Link, phase: str, otherwise: Any = None) -> Any:
+    """The bound method, behind the link's `when` if it has one."""
+    method = getattr(link.plugin, phase)
+    when = link.when
+    if when is None:
+        return method
+    if phase == "score_workers":
+        return lambda call, candidates: method(call, candidates) if when(call) else (1.0,) * len(candidates)
+    if phase == "on_request":
+
+        async def admitted(call: Call) -> Any:
+            return await method(call) if when(call) else None
+
+        return admitted
+    return lambda call, *rest: method(call, *rest) if when(call) else otherwise
+
+
+def _refuse_misspelt_phases(link: Link) -> None:
+    for name in dir(type(link.plugin)):
+        if name.startswith(_LOOKS_LIKE_PHASE) and name not in _PHASES and callable(getattr(link.plugin, name)):
+            known = ", ".join(_PHASES)
+            raise ChainError(f"plugin '{link.name}' has a method '{name}', which is no phase; phases: {known}")
+
+
+def _refuse_missing_facts(links: Sequence[Link]) -> None:
+    provided: set[type] = set()
+    for link in links:
+        for fact in link.plugin.requires:
+            if fact not in provided:
+                raise ChainError(
+                    f"plugin '{link.name}' needs {fact.__name__}, which no plugin before it provides; "
+                    f"put one that does further up"
+                )
+        provided.update(link.plugin.provides)

@@ -1,0 +1,195 @@
+"""The attempt engine: which worker is asked, when another one is, and which answer is shown.
+
+Retries, hedges and fallbacks happen here and nowhere else, steered by the attempt policies of plugins. Invariants: at
+most MAX_TRIES attempts a call; one winner; every attempt ends exactly once; after the end of the call none is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tailrace.proxy.attempt import Attempt
+from tailrace.proxy.fault import Failed, Fault, Whose, no_worker
+from tailrace.proxy.outcome import AttemptEnd
+from tailrace.proxy.plugin import Target
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.fleet import ModelEntry, Worker
+
+MAX_TRIES = 3
+
+
+class Race:
+    """All attempts of one call."""
+
+    __slots__ = ("_call", "_faults", "_patience", "_running", "_unsent_retries", "_waiter", "winner")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._running: list[Attempt] = []
+        self._faults: list[Fault] = []
+        self._unsent_retries = 0
+        self._waiter: asyncio.Future[Attempt] | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self.winner: Attempt | None = None
+
+    async def run(self) -> Attempt:
+        """The committed attempt; raises Failed with the most useful fault when all have ended without one."""
+        waiter = self._waiter = self._call.client.loop.create_future()
+        if not self._start("first", None, fresh=False):
+            self._give_up()
+        return await waiter
+
+    def cancel(self) -> None:
+        """End whatever runs; the client is gone or the call is over."""
+        self._stop_patience()
+        while self._running:
+            self._end(self._running[0], AttemptEnd.CANCELLED)
+
+    def expire(self, fault: Fault) -> None:
+        """The call's own limit passed before anything was shown."""
+        if self.winner is None:
+            self.cancel()
+            self._faults.append(fault)
+            self._give_up()
+
+    def committed(self, attempt: Attempt) -> None:
+        """An attempt may be shown: it wins, the others are cancelled."""
+        self.winner = attempt
+        self._stop_patience()
+        self._running.remove(attempt)
+        while self._running:
+            self._end(self._running[0], AttemptEnd.CANCELLED)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(attempt)
+
+    def finished(self, attempt: Attempt, end: AttemptEnd) -> None:
+        """The winner's relay is over."""
+        attempt.worker.inflight -= 1
+        attempt.end = end
+        for hook in self._call.chain.pipeline.on_attempt_end:
+            hook(self._call, attempt, end)
+
+    def failed(self, attempt: Attempt, fault: Fault) -> None:
+        """An attempt ended without a commit."""
+        attempt.fault = fault
+        self._faults.append(fault)
+        self._end(attempt, AttemptEnd.FAILED)
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return
+        target = self._next(fault)
+        fresh = fault.kind == "connection_lost"
+        if target is not None and self._allowed("retry") and self._start("retry", target, fresh=fresh):
+            return
+        if not self._running:
+            self._give_up()
+
+    def _next(self, fault: Fault) -> Target | None:
+        for next_target in self._call.chain.pipeline.next_target:
+            target = next_target(self._call, self._call.tries, fault)
+            if target is not None:
+                return target
+        if not fault.sent and not self._unsent_retries:
+            self._unsent_retries += 1
+            return Target()
+        return None
+
+    def _allowed(self, why: str) -> bool:
+        call = self._call
+        if len(call.tries) >= MAX_TRIES:
+            return False
+        return all(allow(call, call.tries, why) for allow in call.chain.pipeline.allow)
+
+    def _start(self, why: str, target: Target | None, *, fresh: bool) -> bool:
+        call = self._call
+        entry = call.entry
+        assert entry is not None
+        if target is not None and target.model is not None:
+            entry = call.chain.models.resolve(target.model) or entry
+        refused: set[Worker] = {attempt.worker for attempt in call.tries}
+        if target is not None and target.worker is not None:
+            candidates: Sequence[Worker] = (target.worker,)
+        elif target is not None and target.pool is not None:
+            candidates = target.pool.eligible
+        else:
+            candidates = entry.draw(refused)
+        while candidates:
+            worker = self._choose(candidates)
+            if worker is None:
+                break
+            attempt = Attempt(self, call, entry, worker, len(call.tries) + 1, why)
+            worker.inflight += 1
+            if all(chosen(call, attempt) for chosen in call.chain.pipeline.on_chosen):
+                call.tries.append(attempt)
+                self._running.append(attempt)
+                attempt.begin(fresh=fresh)
+                self._await_patience()
+                return True
+            worker.inflight -= 1
+            candidates = [other for other in candidates if other is not worker]
+        if not self._faults:
+            self._faults.append(no_worker(call.model))
+        return False
+
+    def _choose(self, candidates: Sequence[Worker]) -> Worker | None:
+        scorers = self._call.chain.pipeline.score_workers
+        if not scorers:
+            return candidates[int(random.random() * len(candidates))]
+        totals = [0.0] * len(candidates)
+        for weight, score in scorers:
+            for index, value in enumerate(score(self._call, candidates)):
+                totals[index] += weight * value if value >= 0 else float("-inf")
+        best = max(totals)
+        if best == float("-inf"):
+            return None
+        ties = [worker for worker, total in zip(candidates, totals, strict=True) if total == best]
+        return ties[0] if len(ties) == 1 else ties[int(random.random() * len(ties))]
+
+    def _await_patience(self) -> None:
+        policies = self._call.chain.pipeline.patience
+        if not policies:
+            return
+        self._stop_patience()
+        call = self._call
+        waits = [wait for wait in (patience(call, call.tries) for patience in policies) if wait is not None]
+        if waits:
+            self._patience = call.client.loop.call_later(min(waits), self._hedge)
+
+    def _hedge(self) -> None:
+        self._patience = None
+        if self.winner is None and self._running and self._allowed("hedge"):
+            self._start("hedge", Target(), fresh=False)
+
+    def _stop_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _end(self, attempt: Attempt, end: AttemptEnd) -> None:
+        self._running.remove(attempt)
+        attempt.release()
+        attempt.worker.inflight -= 1
+        attempt.end = end
+        for hook in self._call.chain.pipeline.on_attempt_end:
+            hook(self._call, attempt, end)
+
+    def _give_up(self) -> None:
+        self._stop_patience()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(Failed(most_useful(self._faults)))
+
+
+def most_useful(faults: Sequence[Fault]) -> Fault:
+    """The fault that tells the client most: what is wrong with the request, then a hint when to retry, then the last."""
+    for fault in faults:
+        if fault.whose is Whose.CLIENT:
+            return fault
+    for fault in faults:
+        if fault.status == 429:
+            return fault
+    return faults[-1]

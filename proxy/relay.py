@@ -1,0 +1,226 @@
+"""From a committed attempt to the client: bytes go on as they come, in both kinds of framing, with backpressure.
+
+A plain stream is not parsed. Each read is looked at for three facts only: does it end at an event boundary, may it
+hold a terminal event, may it hold an error. Where one of the dialect's needles occurs, the whole events around it are
+judged exactly. Bound per stream: the client's write buffer (64 KiB) and one read of the kernel (256 KiB).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tailrace.proxy import answers
+from tailrace.proxy.dialects import Sign
+from tailrace.proxy.errors import event as error_event
+from tailrace.proxy.fault import Fault, false_end, timed_out
+from tailrace.proxy.outcome import AttemptEnd, Ending, Outcome
+from tailrace.proxy.sse import Splitter
+from tailrace.proxy.taps import Taps
+
+if TYPE_CHECKING:
+    from tailrace.proxy.attempt import Attempt
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.head import HeaderList
+
+TAIL = 64 * 1024
+GRACE = 1.0
+
+
+async def relay(call: Call, attempt: Attempt) -> Outcome:
+    """Show a committed attempt to the client, whole or as it comes."""
+    head = answers.head_of(attempt)
+    taps = Taps.of(call, head)
+    call.answer(head)
+    if attempt.ended and not attempt.streaming and not call.client.started:
+        body = attempt.held[0] if len(attempt.held) == 1 else b"".join(attempt.held)
+        if taps is not None:
+            body = taps.body(body)
+        call.client.reply(head, body)
+        return Outcome(Ending.COMPLETED, head.status)
+    stream = StreamRelay(call, attempt, taps)
+    call.client.begin(head)
+    stream.attach()
+    return await stream.done
+
+
+class StreamRelay:
+    """The sink of the winning exchange once it is shown; resolves `done` exactly once."""
+
+    __slots__ = (
+        "_attempt",
+        "_client",
+        "_done_at",
+        "_finished",
+        "_gap",
+        "_n1",
+        "_n2",
+        "_n3",
+        "_n4",
+        "_send",
+        "_sse",
+        "_tail",
+        "_taps",
+        "_terminal",
+        "call",
+        "done",
+    )
+
+    def __init__(self, call: Call, attempt: Attempt, taps: Taps | None) -> None:
+        self.call = call
+        self._attempt = attempt
+        self._client = call.client
+        self._send = call.client.send if taps is None else taps.sender(call.client.send)
+        self._taps = taps
+        self.done: asyncio.Future[Outcome] = call.client.loop.create_future()
+        self._sse = attempt.streaming
+        self._tail = b""
+        self._finished = False
+        self._terminal = False
+        self._done_at = 0.0
+        self._gap = call.chain.timeouts.gap
+        if call.route.dialect is not None:
+            self._n1, self._n2, self._n3, self._n4 = call.route.dialect.needles
+
+    def attach(self) -> None:
+        """Take over the exchange, with what the attempt has held back so far."""
+        attempt, client = self._attempt, self._client
+        client.relay = self
+        connection = attempt.connection
+        if connection is not None and connection.sink is attempt:
+            connection.sink = self
+            client.upstream = connection.transport
+        held = attempt.held
+        attempt.held = []
+        if held:
+            self.on_data(held[0] if len(held) == 1 else b"".join(held))
+        if attempt.ended:
+            self.on_end()
+        elif attempt.fault is not None:
+            self.on_fault(attempt.fault)
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether bytes of the gateway's own would land between two events."""
+        return self._sse and not self._tail and not self._terminal
+
+    def on_head(self, status: int, headers: HeaderList) -> None:
+        """Not called: the head came before the commit."""
+
+    def on_data(self, data: bytes) -> None:
+        if not self._sse:
+            self._send(data)
+            return
+        tail = self._tail
+        whole = tail + data if tail else data
+        if self._n1 in whole or self._n2 in whole or self._n3 in whole or self._n4 in whole:
+            if not self._inspect(whole, len(tail)):
+                return
+        elif self._terminal:
+            return
+        else:
+            self._send(data)
+        if whole.endswith(b"\n\n"):
+            self._tail = b""
+        else:
+            splitter = Splitter()
+            splitter.feed(whole)
+            self._tail = splitter.rest[-TAIL:]
+
+    def _inspect(self, whole: bytes, shown: int) -> bool:
+        """Judge every whole event; send what may be sent. False: the stream is over for the client."""
+        dialect = self.call.route.dialect
+        assert dialect is not None
+        if self._terminal:
+            return False
+        splitter = Splitter()
+        end = 0
+        for event in splitter.feed(whole):
+            sign = dialect.judge(event)
+            if sign is Sign.ABORTED:
+                self._send(whole[shown:end] if end > shown else b"")
+                self._fail(false_end("the engine aborted the request"))
+                return False
+            end += len(event.raw)
+            if sign is Sign.ERROR:
+                self._show_error(whole[shown:end], answers.error_event(event))
+                return False
+            if sign is Sign.FINISH:
+                self._finished = True
+            elif sign is Sign.DONE:
+                self._send(whole[shown:end])
+                self._end_of_answer()
+                return False
+        self._send(whole[shown:])
+        return True
+
+    def _end_of_answer(self) -> None:
+        """The terminal event is out: what remains is the end of the framing, and that has a grace."""
+        self._terminal = True
+        self._tail = b""
+        connection = self._attempt.connection
+        self._done_at = connection.clock.now if connection is not None else 0.0
+
+    def _show_error(self, data: bytes, fault: Fault) -> None:
+        """Pass an engine's error event on, but not the end that it wants to put behind it."""
+        self._send(data)
+        self._close_upstream()
+        self._client.cut()
+        self._resolve(Outcome(Ending.UPSTREAM_LOST, fault.status, fault), AttemptEnd.FAILED)
+
+    def _fail(self, fault: Fault) -> None:
+        """End a stream honestly: an error event where one fits, and no end of the framing."""
+        self._close_upstream()
+        if self.at_boundary:
+            self._client.send(
+                error_event(fault, anthropic=self.call.route.anthropic, request_id=self.call.id),
+            )
+        self._client.cut()
+        ending = Ending.DEADLINE if fault.kind == "total_timeout" else Ending.UPSTREAM_LOST
+        self._resolve(Outcome(ending, fault.status, fault), AttemptEnd.FAILED)
+
+    def on_end(self) -> None:
+        if not self._sse or self._terminal or (self._finished and not self._tail):
+            self._finish()
+        else:
+            self._fail(false_end("its stream ended without a finish reason"))
+
+    def on_fault(self, fault: Fault) -> None:
+        if self._terminal:
+            self._finish()
+        else:
+            self._fail(fault)
+
+    def on_quiet(self, quiet: float, now: float) -> None:
+        if self._terminal and now - self._done_at > GRACE:
+            self._close_upstream()
+            self._finish()
+        elif self._finished and not self._tail and quiet > 2 * GRACE:
+            self._close_upstream()
+            self._finish()
+        elif quiet > self._gap and not self._client.paused:
+            self._fail(timed_out("gap", self._gap))
+        elif now > self.call.deadline:
+            self._fail(timed_out("total", self.call.chain.timeouts.total or 0.0))
+
+    def _finish(self) -> None:
+        if self._taps is not None:
+            self._taps.finish(self._client.send, ended_well=True)
+        self._client.end()
+        self._resolve(Outcome(Ending.COMPLETED, self._attempt.status), AttemptEnd.WON)
+
+    def client_left(self) -> None:
+        """The client closed its connection: so does the gateway, towards the worker, at once."""
+        self._close_upstream()
+
+    def _close_upstream(self) -> None:
+        connection = self._attempt.connection
+        if connection is not None and connection.sink is self:
+            connection.release()
+
+    def _resolve(self, outcome: Outcome, _end: AttemptEnd) -> None:
+        client = self._client
+        client.relay = None
+        client.upstream = None
+        if not self.done.done():
+            self.done.set_result(outcome)

@@ -1,0 +1,75 @@
+"""Answers that come from the gateway itself: a plugin's Reply, the model list, what it does not serve."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from tailrace.proxy.fault import Reject
+from tailrace.proxy.head import Reply, streaming_head
+from tailrace.proxy.outcome import Ending, Outcome
+from tailrace.proxy.taps import Taps
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.fleet import ModelEntry
+
+
+async def send_reply(call: Call, reply: Reply) -> Outcome:
+    """Send a Reply through the answer phases."""
+    head, client = reply.head, call.client
+    call.source = reply.source
+    call.usage = reply.usage
+    taps = Taps.of(call, head)
+    call.answer(head)
+    if isinstance(reply.body, bytes):
+        client.reply(head, taps.body(reply.body) if taps is not None else reply.body)
+        return Outcome(Ending.COMPLETED, head.status)
+    streaming_head(head)
+    client.begin(head)
+    send = client.send if taps is None else taps.sender(client.send)
+    async for piece in reply.body:
+        await client.drained()
+        send(piece)
+    if taps is not None:
+        taps.finish(client.send, ended_well=True)
+    client.end()
+    return Outcome(Ending.COMPLETED, head.status)
+
+
+def list_models(call: Call) -> Reply:
+    """GET /v1/models."""
+    models = call.chain.models
+    entries = [*models.entries.values(), *models.adapters.values()]
+    listing = {"object": "list", "data": [_model_object(call, entry) for entry in entries]}
+    return Reply(200, orjson.dumps(listing), source="models")
+
+
+def show_model(call: Call) -> Reply:
+    """GET /v1/models/{id}."""
+    name = call.head.path.removeprefix("/v1/models/")
+    entry = call.chain.models.resolve(name)
+    if entry is None:
+        raise Reject(404, "model_not_found", f"The model '{name[:128]}' does not exist.", param="model")
+    return Reply(200, orjson.dumps(_model_object(call, entry)), source="models")
+
+
+def _model_object(call: Call, entry: ModelEntry) -> dict[str, object]:
+    return {
+        "id": entry.name,
+        "object": "model",
+        "created": call.chain.created,
+        "owned_by": "tailrace",
+        "parent": entry.pool.adapters().get(entry.served) if entry.adapter else None,
+    }
+
+
+def not_found(call: Call) -> Reply:
+    """A path that leads nowhere."""
+    raise Reject(404, "not_found", f"There is no {call.head.method} {call.head.path[:128]} here.", kind="unmatched")
+
+
+def options(call: Call) -> Reply:
+    """OPTIONS without a plugin that knows better."""
+    return Reply(204, b"", headers=[(b"allow", b"GET, POST, OPTIONS")], source="options")

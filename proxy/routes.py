@@ -1,0 +1,121 @@
+"""The inference routes of the data port, and what each asks of the relay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from tailrace.proxy import dialects
+from tailrace.proxy.dialects import Dialect
+from tailrace.proxy.fault import Reject
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.head import Reply
+
+
+class Shape(StrEnum):
+    """How a request body is read for its model."""
+
+    JSON = "json"
+    MULTIPART = "multipart"
+    OPAQUE = "opaque"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One path of the data port.
+
+    `dialect` is None where answers never stream. `expects` are field names of which a good unary answer holds at least
+    one; `text_answers` says that plain text is a good answer too. `local` answers in the gateway, from memory.
+    """
+
+    path: str
+    name: str
+    method: str = "POST"
+    shape: Shape = Shape.JSON
+    dialect: Dialect | None = None
+    anthropic: bool = False
+    expects: tuple[bytes, ...] = ()
+    text_answers: bool = False
+    local: Callable[[Call], Reply] | None = None
+
+
+def _post(path: str, name: str, dialect: Dialect | None = None, **rest: object) -> Route:
+    return Route(path, name, dialect=dialect, **rest)  # type: ignore[arg-type]
+
+
+_AUDIO: dict[str, object] = {"expects": (b'"text"',), "text_answers": True}
+
+INFERENCE: tuple[Route, ...] = (
+    _post("/v1/chat/completions", "chat", dialects.CHAT, expects=(b'"choices"',)),
+    _post("/v1/completions", "completions", dialects.COMPLETIONS, expects=(b'"choices"',)),
+    _post("/v1/responses", "responses", dialects.RESPONSES, expects=(b'"output"',)),
+    _post("/v1/messages", "messages", dialects.MESSAGES, anthropic=True, expects=(b'"content"',)),
+    _post("/v1/messages/count_tokens", "count_tokens", anthropic=True, expects=(b'"input_tokens"',)),
+    _post("/v1/embeddings", "embeddings", expects=(b'"data"',)),
+    _post("/v1/rerank", "rerank", expects=(b'"results"',)),
+    _post("/v1/score", "score", expects=(b'"data"',)),
+    _post("/classify", "classify", expects=(b'"data"',)),
+    _post("/pooling", "pooling", expects=(b'"data"',)),
+    _post("/tokenize", "tokenize", expects=(b'"tokens"',)),
+    _post("/detokenize", "detokenize", expects=(b'"prompt"',)),
+    _post("/v1/audio/transcriptions", "transcriptions", dialects.CHAT, shape=Shape.MULTIPART, **_AUDIO),
+    _post("/v1/audio/translations", "translations", dialects.CHAT, shape=Shape.MULTIPART, **_AUDIO),
+)
+
+# Known to OpenAI clients, but state that a gateway without storage cannot keep.
+UNSUPPORTED: tuple[tuple[str, str], ...] = (
+    ("/v1/files", "files"),
+    ("/v1/uploads", "uploads"),
+    ("/v1/batches", "batches"),
+    ("/v1/realtime", "realtime sessions"),
+    ("/v1/fine_tuning", "fine-tuning jobs"),
+    ("/v1/assistants", "assistants"),
+    ("/v1/threads", "threads"),
+    ("/v1/vector_stores", "vector stores"),
+)
+
+
+class RouteTable:
+    """Finds the route of a method and a path; what leads nowhere has a route too, which refuses."""
+
+    __slots__ = ("_exact", "_prefixes", "_unmatched", "_wrong_method")
+
+    def __init__(self, routes: Iterable[Route], unmatched: Callable[[Call], Reply], options: Callable[[Call], Reply]):
+        self._exact: dict[str, dict[str, Route]] = {}
+        self._prefixes: list[tuple[str, Route]] = []
+        self._unmatched = Route("", "unmatched", local=unmatched, shape=Shape.OPAQUE)
+        self._wrong_method = wrong_method
+        for route in routes:
+            self.add(route, options)
+
+    def add(self, route: Route, options: Callable[[Call], Reply]) -> None:
+        """Serve a route; a path ending in * matches everything that begins with the rest."""
+        if route.path.endswith("*"):
+            self._prefixes.append((route.path[:-1], route))
+            return
+        methods = self._exact.setdefault(route.path, {})
+        methods[route.method] = route
+        methods.setdefault("OPTIONS", Route(route.path, route.name, "OPTIONS", Shape.OPAQUE, local=options))
+
+    def find(self, method: str, path: str) -> Route:
+        """The route; never None."""
+        methods = self._exact.get(path)
+        if methods is not None:
+            route = methods.get(method)
+            if route is not None:
+                return route
+            known = next(iter(methods.values()))
+            return Route(path, known.name, method, Shape.OPAQUE, anthropic=known.anthropic, local=self._wrong_method)
+        for prefix, route in self._prefixes:
+            if path.startswith(prefix) and route.method in (method, "*"):
+                return route
+        return self._unmatched
+
+
+def wrong_method(call: Call) -> Reply:
+    """A known path with a method it has not."""
+    raise Reject(405, "method_not_allowed", f"{call.head.method} is not allowed on {call.route.path}.", kind="unmatched")

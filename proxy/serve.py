@@ -1,0 +1,83 @@
+"""The life of a request: one function, each phase a line or a few. Start reading here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from tailrace.proxy.admit import admit
+from tailrace.proxy.errors import answer as error_answer
+from tailrace.proxy.errors import event as error_event
+from tailrace.proxy.fault import Failed, Fault, Reject, Whose
+from tailrace.proxy.finish import finish
+from tailrace.proxy.intake import read_body
+from tailrace.proxy.outcome import Ending, Outcome
+from tailrace.proxy.race import Race
+from tailrace.proxy.relay import relay
+from tailrace.proxy.replies import send_reply
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+
+log = logging.getLogger("tailrace")
+
+
+async def serve(call: Call) -> None:
+    """Serve one request from its head to its Outcome.
+
+    Any phase may refuse the call; whatever happens, `finish` runs exactly once with what came of it.
+    """
+    pipeline = call.chain.pipeline
+    try:
+        for on_open in pipeline.on_open:
+            on_open(call)
+        if not call.complete:
+            await call.receive()
+        local = call.route.local
+        if local is None:
+            read_body(call)
+        reply = await admit(call) if pipeline.on_request else None
+        if reply is None and local is not None:
+            reply = local(call)
+        if reply is not None:
+            outcome = await send_reply(call, reply)
+        else:
+            call.race = Race(call)
+            attempt = await call.race.run()
+            outcome = await relay(call, attempt)
+    except (Reject, Failed) as refusal:
+        outcome = refuse(call, refusal.fault)
+    except asyncio.CancelledError:
+        outcome = Outcome(Ending.CLIENT_GONE, 499)
+    except Exception:
+        log.exception("request %s failed inside the gateway", call.id)
+        outcome = refuse(call, _INTERNAL)
+    finish(call, outcome)
+
+
+_INTERNAL = Fault(
+    kind="internal",
+    whose=Whose.GATEWAY,
+    status=500,
+    code="internal_error",
+    message="The gateway failed to handle this request; its log has the details under the request id.",
+)
+
+
+def refuse(call: Call, fault: Fault) -> Outcome:
+    """Tell the client, in the head if nothing was sent, in the stream otherwise."""
+    client = call.client
+    anthropic = call.route.anthropic
+    if call.race is not None:
+        call.race.cancel()
+    if client.started:
+        if client.relay is None:
+            client.send(error_event(fault, anthropic=anthropic, request_id=call.id))
+        client.cut()
+    else:
+        head, body = error_answer(fault, anthropic=anthropic, request_id=call.id)
+        call.answer(head)
+        client.reply(head, body)
+    ending = Ending.REFUSED if fault.whose in (Whose.CLIENT, Whose.GATEWAY) else Ending.FAILED
+    return Outcome(Ending.DEADLINE if fault.kind.endswith("_timeout") else ending, fault.status, fault)

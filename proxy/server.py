@@ -1,0 +1,336 @@
+"""One client connection: requests in, answers out in order, and the moment the client leaves.
+
+HTTP/1.0 and 1.1 with httptools (llhttp in strict mode). Pipelined requests wait for the answer before them. A client
+that closes either half of its connection is gone: whatever runs for it is ended at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+import httptools
+
+from tailrace.proxy import framing
+from tailrace.proxy.address import tune
+from tailrace.proxy.body import invalid
+from tailrace.proxy.call import Call
+from tailrace.proxy.errors import answer as error_answer
+from tailrace.proxy.fault import Fault, Reject
+from tailrace.proxy.head import Head, HeaderList
+from tailrace.proxy.intake import open_call
+from tailrace.proxy.serve import serve
+
+if TYPE_CHECKING:
+    from tailrace.proxy.door import Door
+    from tailrace.proxy.peer import Peer
+    from tailrace.proxy.relay import StreamRelay
+    from tailrace.proxy.service import Service
+    from tailrace.proxy.sweep import Watched
+
+_PIPELINE = 16
+_LINGER = 2.0
+
+
+class ClientConnection(asyncio.Protocol):
+    """A connection that one door accepted."""
+
+    __slots__ = (
+        "_body_since",
+        "_closing",
+        "_head_size",
+        "_headers",
+        "_lane",
+        "_lingering",
+        "_parser",
+        "_pending",
+        "_queue",
+        "_reading",
+        "_task",
+        "_url",
+        "call",
+        "chunked",
+        "door",
+        "loop",
+        "paused",
+        "paused_at",
+        "peer",
+        "relay",
+        "service",
+        "started",
+        "touched",
+        "transport",
+        "upstream",
+        "writable",
+        "wrote_at",
+    )
+
+    def __init__(self, service: Service, door: Door) -> None:
+        self.service = service
+        self.door = door
+        self.loop = service.loop
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]
+        self.peer: Peer = None  # type: ignore[assignment]
+        self.call: Call | None = None
+        self.relay: StreamRelay | None = None
+        self.upstream: asyncio.Transport | None = None
+        self.touched = service.clock.now
+        self.wrote_at = self.touched
+        self.started = False
+        self.chunked = True
+        self.paused = False
+        self.paused_at = 0.0
+        self.writable: asyncio.Future[None] | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._url = b""
+        self._headers: HeaderList = []
+        self._head_size = 0
+        self._pending = b""
+        self._queue: deque[Call] = deque()
+        self._reading: Call | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+        self._lingering = False
+        self._body_since = 0.0
+        self._lane: set[Watched] | None = None
+
+    # The transport's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.peer = self.door.peer_of(transport)
+        tune(transport.get_extra_info("socket"), self.service.chain.timeouts.unacknowledged)
+        self._lane = self.service.sweep.add(self)
+        self.service.connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._lingering:
+            return
+        self.touched = self.service.clock.now
+        if self._reading is None:
+            self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse(Reject(501, "upgrade_unsupported", "This server does not switch protocols.").fault)
+        except httptools.HttpParserCallbackError as error:
+            cause = error.__context__
+            if not isinstance(cause, Reject):
+                raise
+            self._refuse(cause.fault)
+        except httptools.HttpParserError:
+            self._refuse(invalid("The request is not valid HTTP/1.1.").fault)
+        else:
+            if self._reading is None and self._head_size > self.service.chain.limits.head and self._url:
+                self._refuse(Reject(431, "headers_too_large", "The request's headers are too large.").fault)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._lane is not None:
+            self._lane.discard(self)
+        self._closing = True
+        for call in self._queue:
+            call.drop()
+        self._queue.clear()
+        if self._reading is not None and self._reading is not self.call:
+            self._reading.drop()
+        call, self._reading = self.call, None
+        if call is not None:
+            if self.relay is not None:
+                self.relay.client_left()
+            if call.race is not None:
+                call.race.cancel()
+            if self._task is not None:
+                self._task.cancel()
+        self.service.disconnected(self)
+
+    def pause_writing(self) -> None:
+        self.paused = True
+        self.paused_at = self.service.clock.now
+        if self.upstream is not None:
+            self.upstream.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        if self.upstream is not None:
+            self.upstream.resume_reading()
+        if self.writable is not None and not self.writable.done():
+            self.writable.set_result(None)
+
+    # What httptools calls while it is fed.
+
+    def on_message_begin(self) -> None:
+        self._url = b""
+        self._headers = []
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+        if len(self._url) > self.service.chain.limits.target:
+            raise Reject(414, "target_too_long", "The request target is too long.")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name, value))
+        if len(self._headers) > self.service.chain.limits.headers:
+            raise Reject(431, "headers_too_large", "The request has too many headers.")
+
+    def on_headers_complete(self) -> None:
+        self._head_size = 0
+        call = open_call(self, self._parser, self._url, self._headers)
+        self._reading = call
+        self._body_since = self.service.clock.now
+        if self.call is None:
+            self._begin(call)
+        else:
+            self._queue.append(call)
+            if len(self._queue) > _PIPELINE:
+                raise Reject(429, "too_many_pipelined", "Too many requests wait on this connection.")
+
+    def on_body(self, body: bytes) -> None:
+        call = self._reading
+        if call is not None:
+            call.take(body)
+
+    def on_message_complete(self) -> None:
+        call, self._reading = self._reading, None
+        if call is not None:
+            call.taken()
+
+    # The call's side.
+
+    def _begin(self, call: Call) -> None:
+        self.call = call
+        self.started = False
+        self.chunked = call.head.version == "1.1"
+        self._task = self.loop.create_task(serve(call))
+
+    def proceed(self) -> None:
+        """Tell a client that waits for it to send its body."""
+        self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def reply(self, head: Head, body: bytes) -> None:
+        """Send a whole answer."""
+        call = self.call
+        assert call is not None
+        close = self._closes_after(call)
+        lines = framing.head_lines(head, call.id)
+        self.started = True
+        if call.head.method == "HEAD" or head.status in (204, 304):
+            length = b"" if head.status == 204 else b"content-length: %d\r\n" % len(body)
+            body = b""
+        else:
+            length = b"content-length: %d\r\n" % len(body)
+        self.transport.write(lines + length + (b"connection: close\r\n\r\n" if close else b"\r\n") + body)
+
+    def begin(self, head: Head) -> None:
+        """Start an answer whose length is not known; its head leaves with the first bytes."""
+        if self.started:
+            return
+        call = self.call
+        assert call is not None
+        lines = framing.head_lines(head, call.id)
+        self.started = True
+        if self.chunked:
+            close = b"connection: close\r\n" if self._closes_after(call) else b""
+            self._pending = lines + b"transfer-encoding: chunked\r\n" + close + b"\r\n"
+        else:
+            self._closing = True
+            self._pending = lines + b"connection: close\r\n\r\n"
+
+    def send(self, data: bytes) -> None:
+        """Send some of the body."""
+        if not data:
+            return
+        if self.chunked:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        if self._pending:
+            data = self._pending + data
+            self._pending = b""
+        self.wrote_at = self.service.clock.now
+        self.transport.write(data)
+
+    def end(self) -> None:
+        """Send the end of the framing."""
+        data = self._pending
+        self._pending = b""
+        if self.chunked:
+            data += b"0\r\n\r\n"
+        if data:
+            self.transport.write(data)
+
+    def cut(self) -> None:
+        """Close without the end of the framing, after what was sent: the client can tell that something is missing."""
+        if self._pending:
+            self.transport.write(self._pending)
+            self._pending = b""
+        self._closing = True
+
+    def finished(self, call: Call) -> None:
+        """The call is over: go on with the next request, or close."""
+        if call is not self.call:
+            return
+        self.call = self._task = None
+        if not call.complete and not self._closing:
+            self._linger()
+        elif self._closes_after(call):
+            self.transport.close()
+        elif self._queue:
+            self._begin(self._queue.popleft())
+        self.touched = self.service.clock.now
+
+    def _closes_after(self, call: Call) -> bool:
+        if self._closing or not call.keep_alive or not call.complete or self.service.draining:
+            self._closing = True
+        return self._closing
+
+    def _refuse(self, fault: Fault) -> None:
+        """Answer what never became a call, or one whose body turned out to be wrong."""
+        call = self._reading
+        self._reading = None
+        self._closing = True
+        if call is not None:
+            call.fail(fault)
+            if call is self.call:
+                self._lingering = True
+                return
+        if self.call is None:
+            head, body = error_answer(fault, anthropic=False, request_id=self.service.next_id())
+            self.service.refused(fault)
+            lines = framing.head_lines(head, "")
+            self.transport.write(lines + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body)
+            self._linger()
+        else:
+            self._lingering = True
+
+    def _linger(self) -> None:
+        """Discard what the client still sends for a moment, so that it can read the answer before a reset."""
+        self._closing = self._lingering = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(_LINGER, self.transport.close)
+
+    def visit(self, now: float) -> None:
+        timeouts = self.service.chain.timeouts
+        call = self.call
+        if call is None:
+            quiet = now - self.touched
+            if self._head_size:
+                if quiet > timeouts.client_head:
+                    self._refuse(Reject(408, "request_timeout", "The request's head did not arrive in time.").fault)
+            elif quiet > timeouts.idle:
+                self.transport.close()
+            return
+        if self.paused and now - self.paused_at > timeouts.client_write:
+            self.transport.abort()
+        elif not call.complete and self._reading is call:
+            self._check_upload(call, now)
+        else:
+            call.visit(now)
+
+    def _check_upload(self, call: Call, now: float) -> None:
+        timeouts = self.service.chain.timeouts
+        allowed = timeouts.client_body + call.size / timeouts.client_body_rate
+        if now - self.touched > timeouts.client_body or now - self._body_since > allowed:
+            self._refuse(Reject(408, "request_timeout", "The request's body did not arrive in time.").fault)

@@ -1,0 +1,79 @@
+"""What plugins see and change of an answer on its way: watches get bytes, edits get whole events, in answer order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tailrace.proxy.outcome import Ending, Outcome
+from tailrace.proxy.plugin import Edit, Watch
+from tailrace.proxy.sse import Event, Splitter
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.head import Head
+
+Send = Callable[[bytes], None]
+
+
+class Taps:
+    """The taps of one answer. Watches that stand before an edit in answer order see what it has not changed yet."""
+
+    __slots__ = ("_edits", "_splitter", "_watches")
+
+    def __init__(self, taps: list[Watch | Edit]) -> None:
+        self._edits: list[Edit] = [tap for tap in taps if hasattr(tap, "body")]  # type: ignore[misc]
+        self._watches: list[Watch] = [tap for tap in taps if not hasattr(tap, "body")]  # type: ignore[misc]
+        self._splitter = Splitter()
+
+    @classmethod
+    def of(cls, call: Call, head: Head) -> Taps | None:
+        """The taps that this call's plugins want, or None where there are none."""
+        taps = [tap for tap in (on_stream(call, head) for on_stream in call.chain.pipeline.on_stream) if tap]
+        return cls(taps) if taps else None
+
+    def sender(self, send: Send) -> Send:
+        """A function that takes raw stream bytes and sends what the taps make of them."""
+        watches, edits, splitter = self._watches, self._edits, self._splitter
+
+        def watched(data: bytes) -> None:
+            for watch in watches:
+                watch.feed(data)
+            send(data)
+
+        if not edits:
+            return watched
+        out = watched if watches else send
+
+        def edited(data: bytes) -> None:
+            pieces = self._through(splitter.feed(data))
+            if pieces:
+                out(pieces)
+
+        return edited
+
+    def _through(self, events: list[Event], first: int = 0) -> bytes:
+        for edit in self._edits[first:]:
+            events = [out for event in events for out in edit.feed(event)]
+        return b"".join([event.raw for event in events])
+
+    def body(self, body: bytes) -> bytes:
+        """A whole unary answer through every tap."""
+        for edit in self._edits:
+            body = edit.body(body)
+        outcome = Outcome(Ending.COMPLETED, 200)
+        for watch in self._watches:
+            watch.feed(body)
+            watch.finish(outcome)
+        return body
+
+    def finish(self, send: Send, *, ended_well: bool) -> None:
+        """Let every tap see the end, once; what edits held back is sent where the stream ended well."""
+        outcome = Outcome(Ending.COMPLETED if ended_well else Ending.UPSTREAM_LOST, 200)
+        held = self._through(self._splitter.finish())
+        for index, edit in enumerate(self._edits):
+            held += self._through(list(edit.finish(outcome)), index + 1)
+        if ended_well and held:
+            send(held)
+        for watch in self._watches:
+            watch.finish(outcome)
