@@ -58,6 +58,9 @@ class Record(Shape):
         except ConfigError as error:
             flaws.extend(error.flaws)
             value = None
+        except ValueError as error:
+            flaws.add(node, str(error))
+            return BAD
         if value is None and len(flaws) == before and not flaws.full and not node.broken:
             flaws.add(node, f"{node.describe()} is not understood here")
         return BAD if value is None else value

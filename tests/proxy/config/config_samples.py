@@ -65,7 +65,10 @@ class Entry:
     def from_node(cls, node: Node, flaws: Flaws) -> Self | None:
         if node.get("name") is not None:
             return decode_fields(cls, node, flaws)
-        ((key, value),) = node.items()
+        pairs = tuple(node.items())
+        if len(pairs) != 1:
+            raise ValueError("an entry is one name over its settings")
+        ((key, value),) = pairs
         settings = decode(Limits, value, flaws)
         return None if settings is None else cls(name=key.text, settings=settings)
 

@@ -66,6 +66,7 @@ CASES = {
     "between fields": ("count: 1\nlimits:\n  least: 2m", ["3: limits: `least` is longer than `most`"]),
     "inside a hook": ("entries:\n- hedge: {lest: 1}", ["2: entries[0].hedge: unknown key `lest`, did you mean `least`?"]),
     "a hook meets a scalar": ("entries:\n- 5", ["2: entries[0]: expected a mapping, got 5"]),
+    "a hook raises": ("entries: [{a: {}, b: {}}]", ["1: entries[0]: an entry is one name over its settings"]),
     "inside itself": ("tree: {branches: [{branches: [{lable: x}]}]}", ["1: tree.branches[0].branches[0]: unknown key `lable`, did you mean `label`?"]),
     "key twice": ("count: 1\nflag: true\ncount: 2", ["3: the key `count` stands here twice (first on line 1)"]),
     "key twice, deep": ("tree:\n  label: a\n  label: b", ["3: tree: the key `label` stands here twice (first on line 2)"]),

@@ -26,6 +26,7 @@ UNSEEN = {
     "bound in the field's unit",
     "size of half a byte",
     "int too large",
+    "a hook raises",
 }
 
 
