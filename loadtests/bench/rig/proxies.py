@@ -1,0 +1,73 @@
+"""The proxies that can be measured. Each listens on its own port and forwards to the mock worker on port 19000."""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+BENCH = Path(__file__).resolve().parents[1]
+REPOSITORY = BENCH.parents[1]
+PEERS_DIR = Path(os.environ.get("PEERS_DIR", "/var/tmp/tailrace-bench"))
+RUN_DIR = PEERS_DIR / "run"
+
+PROXY_CORE = 0
+RIG_CORE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """One proxy: `commands` start its processes, in order; all of them are pinned and counted together."""
+
+    name: str
+    port: int
+    commands: tuple[tuple[str, ...], ...]
+    needs: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def installed(self) -> bool:
+        return self.needs is None or self.needs.exists()
+
+
+def _python() -> str:
+    """The interpreter of the Python peers: their own if installed, else the one that runs this."""
+    own = PEERS_DIR / "naive" / "bin" / "python"
+    return str(own) if own.exists() else sys.executable
+
+
+def _serve(config: str) -> tuple[str, ...]:
+    return (str(REPOSITORY / ".venv" / "bin" / "tailrace"), "serve", str(BENCH / config))
+
+
+_NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
+_VLLM_ROUTER = PEERS_DIR / "vllmrouter" / "bin" / "vllm-router"
+
+PROXIES = {
+    proxy.name: proxy
+    for proxy in (
+        Proxy("tailrace", 19050, (_serve("tailrace.yaml"),)),
+        Proxy("sidecar", 19052, (_serve("sidecar-worker.yaml"), _serve("sidecar-gateway.yaml"))),
+        Proxy("naive", 19012, ((_python(), str(BENCH / "peers" / "naive_aiohttp.py"), "19012"),)),
+        Proxy("rawfloor", 19013, ((_python(), str(BENCH / "peers" / "raw_floor.py"), "19013"),)),
+        Proxy(
+            "nginx",
+            19001,
+            ((_NGINX or "nginx", "-p", f"{RUN_DIR}/", "-e", "stderr", "-c", str(BENCH / "peers" / "nginx.conf")),),
+            needs=Path(_NGINX or "/nonexistent"),
+        ),
+        Proxy(
+            "vllm-router",
+            19007,
+            (
+                (
+                    *(str(_VLLM_ROUTER), "--host", "127.0.0.1", "--port", "19007", "--policy", "round_robin"),
+                    *("--worker-urls", "http://127.0.0.1:19000", "--log-level", "warning"),
+                    *("--prometheus-host", "127.0.0.1", "--prometheus-port", "19107"),
+                ),
+            ),
+            needs=_VLLM_ROUTER,
+        ),
+    )
+}
