@@ -1,6 +1,7 @@
 """An endpoint on a real socket that answers each request as its script says."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -86,7 +87,7 @@ class Endpoint:
 
 
 @asynccontextmanager
-async def serving(script: Callable[[int], list[Step]]) -> AsyncIterator[Endpoint]:
+async def serving(script: Callable[[int], list[Step]], *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Endpoint]:
     endpoint = Endpoint(script)
     tasks: set[asyncio.Task[None]] = set()
 
@@ -95,7 +96,7 @@ async def serving(script: Callable[[int], list[Step]]) -> AsyncIterator[Endpoint
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
     endpoint.port = server.sockets[0].getsockname()[1]
     try:
         yield endpoint
