@@ -1,0 +1,191 @@
+"""From a checked request to sequences in the engine, and from their tokens to the client: what all dialects share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from zlib import crc32
+
+from tailrace.worker.sim.engine import Engine
+from tailrace.worker.sim.errors import engine_dead, queue_full
+from tailrace.worker.sim.exchange import Exchange, chunk
+from tailrace.worker.sim.failures import Fault
+from tailrace.worker.sim.options import Options
+from tailrace.worker.sim.sequence import Plan, Sampling, Sequence, salt_of
+
+DONE = b"data: [DONE]\n\n"
+GARBAGE = b'data: {"id":"chatcmpl-0","object":"chat.completion.chunk","choices":[{"index":0,"del\n\n'
+_BROKEN_BODY = b'{"id":"chatcmpl-0","object":"chat.completion","choices":[{"index":0,"mess'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request that makes sense: what to generate, and how to show it."""
+
+    model: str
+    prompts: list[list[int]]
+    sampling: Sampling
+    options: Options
+    plan: Plan | None = None
+
+
+class Answer(ABC):
+    """One request's sequences and the way their tokens go to the client."""
+
+    def __init__(self, engine: Engine, exchange: Exchange, asked: Asked, prefix: str) -> None:
+        self.engine = engine
+        self.exchange = exchange
+        self.asked = asked
+        self.id = exchange.answer_id(prefix)
+        self.created = int(engine.clock.wall())
+        self.open = 0
+        """Sequences that are not complete."""
+        adapter = asked.model if asked.model in engine.adapters else ""
+        salt = crc32(adapter.encode(), crc32(asked.options.cache_salt.encode()))
+        samples = range(asked.options.n if asked.sampling.max_tokens else 1)
+        self.sequences = [
+            Sequence(
+                prompt,
+                asked.sampling,
+                self,
+                index=at * len(samples) + sample,
+                salt=salt_of(asked.model, asked.sampling, sample, engine.rng.getrandbits(32)),
+                cache_salt=salt,
+                adapter=adapter,
+                plan=asked.plan,
+                answer_tokens=engine.settings.answer_tokens,
+            )
+            for at, prompt in enumerate(asked.prompts)
+            for sample in samples
+        ]
+
+    def start(self) -> None:
+        """Queue the sequences, or refuse."""
+        engine = self.engine
+        if engine.state == "dead":
+            raise engine_dead()
+        if not engine.scheduler.fits(len(self.sequences)):
+            engine.metrics.rejected += 1
+            raise queue_full()
+        for fault in self.exchange.faults:
+            if fault.fail == "slow":
+                for seq in self.sequences:
+                    seq.slow *= fault.factor
+            else:
+                self.sequences[0].strike(fault)
+        self.exchange.on_gone = self.cancel
+        self.open = len(self.sequences)
+        if self.asked.options.stream:
+            self.exchange.open_stream()
+        engine.scheduler.submit(self.sequences)
+
+    def cancel(self) -> None:
+        """Free the engine of what is left of this answer."""
+        for seq in self.sequences:
+            self.engine.scheduler.cancel(seq)
+
+    @abstractmethod
+    def on_token(self, seq: Sequence, token: int) -> None:
+        """One more token of one sequence."""
+
+    def reason(self, seq: Sequence) -> str | None:
+        """Why a sequence ended, as chat clients are told."""
+        plan = self.asked.plan
+        return plan.reason if plan is not None and seq.finish_reason == "stop" else seq.finish_reason
+
+    def on_finish(self, seq: Sequence) -> None:
+        """One sequence is complete; with the last one the answer is."""
+        self.open -= 1
+        if not self.open:
+            self.finish()
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Send what comes at the end."""
+
+    @abstractmethod
+    def half(self, seq: Sequence) -> None:
+        """Send half of what would come next."""
+
+    @abstractmethod
+    def garbage(self) -> None:
+        """Send something that is no JSON."""
+
+    def on_strike(self, seq: Sequence, fault: Fault) -> None:
+        """Let a fault happen to this answer."""
+        if fault.fail == "garbage_event":
+            self.garbage()
+        elif fault.fail in ("cut", "half_event"):
+            if fault.fail == "half_event":
+                self.half(seq)
+            self.exchange.cut(rst=fault.rst)
+            self.cancel()
+        elif fault.fail != "stall":
+            self.engine.incident(fault)
+
+    @abstractmethod
+    def on_engine_death(self) -> None:
+        """Tell the client that there will be no more."""
+
+
+class Stream(Answer):
+    """An answer sent as events."""
+
+    def on_token(self, seq: Sequence, token: int) -> None:
+        """Send the token at once."""
+        self.exchange.write(self.render(seq, token))
+
+    @abstractmethod
+    def render(self, seq: Sequence, token: int) -> bytes:
+        """The chunks, framed, that show one token; may be empty."""
+
+    def half(self, seq: Sequence) -> None:
+        """Send the first half of the next chunk."""
+        framed = self.render(seq, seq.advance())
+        self.exchange.write(framed[: len(framed) // 2])
+
+    def garbage(self) -> None:
+        """Send an event that ends in the middle of its JSON."""
+        self.exchange.event(GARBAGE)
+
+    def on_engine_death(self) -> None:
+        """An error event, then the stream's usual end."""
+        self.exchange.write(chunk(self.death_event()) + self.death_end())
+        self.exchange.end()
+
+    @abstractmethod
+    def death_event(self) -> bytes:
+        """The event that says that the engine is dead."""
+
+    def death_end(self) -> bytes:
+        """What still comes after it, framed."""
+        return chunk(DONE)
+
+
+class Unary(Answer):
+    """An answer sent in one piece."""
+
+    def on_token(self, seq: Sequence, token: int) -> None:
+        """Nothing is shown before the end."""
+
+    @abstractmethod
+    def body(self) -> bytes:
+        """The whole answer."""
+
+    def finish(self) -> None:
+        """Send it."""
+        self.exchange.reply(200, self.body())
+
+    def half(self, seq: Sequence) -> None:
+        """Send the head and half of what is there."""
+        body = self.body()
+        self.exchange.reply(200, body, shown=len(body) // 2)
+
+    def garbage(self) -> None:
+        """Send a body that ends in the middle of its JSON."""
+        self.exchange.reply(200, _BROKEN_BODY)
+        self.cancel()
+
+    def on_engine_death(self) -> None:
+        """A 500 instead of the answer."""
+        self.exchange.refuse(engine_dead())

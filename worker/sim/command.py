@@ -1,0 +1,168 @@
+"""The command line of the simulated engine."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+import uvloop
+from tailrace.worker.sim.failures import Fault, fault_from
+from tailrace.worker.sim.server import Sim, serve
+from tailrace.worker.sim.settings import Adapter, SimSettings
+
+_DEFAULT = SimSettings()
+
+
+def main(argv: Sequence[str]) -> int:
+    """Serve until told to stop; 0 after a signal, 1 after a fault that ends the server or a socket that is taken."""
+    settings = settings_from(argv)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_run(settings))
+    except OSError as error:
+        print(f"cannot listen: {error}", flush=True)
+        return 1
+
+
+async def _run(settings: SimSettings) -> int:
+    sim = await serve(settings)
+    signalled = _obey_signals(sim)
+    if settings.port is not None:
+        print(f"ready {sim.url}", flush=True)
+    if settings.uds is not None:
+        print(f"ready unix:{settings.uds}", flush=True)
+    # What lives from here on lives for long: a full collection would stall every stream for nothing.
+    gc.freeze()
+    await sim.gone.wait()
+    return 0 if signalled.is_set() else 1
+
+
+def _obey_signals(sim: Sim) -> asyncio.Event:
+    """SIGTERM as vLLM takes it; SIGINT stops at once."""
+    signalled = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def terminate() -> None:
+        signalled.set()
+        sim.terminate()
+
+    def interrupt() -> None:
+        signalled.set()
+        sim.stop()
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    return signalled
+
+
+def settings_from(argv: Sequence[str]) -> SimSettings:
+    """The settings that a command line asks for; exits as argparse does when it asks for nonsense."""
+    given = vars(_parser().parse_args(argv))
+    if given["port"] < 0:
+        given["port"] = None
+    given["served_model_names"] = tuple(given["served_model_names"] or ())
+    given["api_keys"] = tuple(given["api_keys"] or ())
+    given["lora_modules"] = tuple(given["lora_modules"] or ())
+    given["faults"] = tuple(given["faults"] or ())
+    return SimSettings(**given)
+
+
+def _fault(text: str) -> Fault:
+    """`KIND` or `KIND:name=value,...`, as the control endpoint takes it."""
+    kind, _, rest = text.partition(":")
+    asked: dict[str, Any] = {"fail": kind}
+    for item in filter(None, rest.split(",")):
+        name, _, value = item.partition("=")
+        asked[name] = _value(name, value)
+    try:
+        return fault_from(asked)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _value(name: str, value: str) -> object:
+    if name in ("route", "message"):
+        return value
+    if name == "rst":
+        return value.lower() in ("", "1", "true", "yes")
+    try:
+        return int(value) if value.isdecimal() else float(value)
+    except ValueError:
+        return value
+
+
+def _adapter(text: str) -> Adapter:
+    name, parted, path = text.partition("=")
+    if not parted or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PATH")
+    return Adapter(name=name, path=path)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tailrace sim",
+        description="A simulated inference engine: vLLM's wire format, timing and failures, without a model.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    _place(parser.add_argument_group("place"))
+    _model(parser.add_argument_group("model"))
+    _speed(parser.add_argument_group("speed"))
+    _trouble(parser.add_argument_group("trouble"))
+    return parser
+
+
+def _place(group: Any) -> None:
+    group.add_argument("--host", default=_DEFAULT.host)
+    group.add_argument("--port", type=int, default=8000, help="0 lets the kernel choose, -1 opens no TCP port")
+    group.add_argument("--uds", metavar="PATH", default=None, help="listen on this Unix socket as well")
+    group.add_argument("--api-key", dest="api_keys", action="append", metavar="KEY", help="needed on /v1; repeatable")
+    group.add_argument("--keep-alive-s", type=float, default=_DEFAULT.keep_alive_s, help="idle connections close then")
+
+
+def _model(group: Any) -> None:
+    group.add_argument("--model", default=_DEFAULT.model, help="shown as the model's root")
+    names = "what the model answers to, instead of --model; the first is what it calls itself"
+    group.add_argument("--served-model-name", dest="served_model_names", nargs="+", metavar="NAME", help=names)
+    group.add_argument("--lora-modules", nargs="+", type=_adapter, metavar="NAME=PATH", help="adapters served besides")
+    group.add_argument("--runner", choices=("any", "generate", "pooling"), default=_DEFAULT.runner)
+    group.add_argument("--max-model-len", type=int, default=_DEFAULT.max_model_len)
+    group.add_argument("--embedding-dim", type=int, default=_DEFAULT.embedding_dim)
+    group.add_argument("--answer-tokens", type=int, default=_DEFAULT.answer_tokens, help="mean chat answer; 0: no end")
+    for name, told in (
+        ("request-id-headers", "x-request-id on every answer"),
+        ("prompt-tokens-details", "cached tokens in usage"),
+        ("per-request-metrics", "a metrics object in answers"),
+        ("server-load-tracking", "/load counts"),
+    ):
+        field = "enable_" + name.replace("-", "_")
+        default = getattr(_DEFAULT, field)
+        group.add_argument(f"--enable-{name}", action=argparse.BooleanOptionalAction, default=default, help=told)
+
+
+def _speed(group: Any) -> None:
+    group.add_argument("--ttft-ms", type=float, default=_DEFAULT.ttft_ms, help="from prefill to the first token")
+    group.add_argument("--ttft-jitter", type=float, default=_DEFAULT.ttft_jitter, help="sigma of its log-normal factor")
+    told = "shared by all requests; 0 is free"
+    group.add_argument("--prefill-tokens-per-s", type=float, default=_DEFAULT.prefill_tokens_per_s, help=told)
+    group.add_argument("--itl-ms", type=float, default=_DEFAULT.itl_ms, help="between tokens; 0: as fast as possible")
+    group.add_argument("--max-num-seqs", type=int, default=_DEFAULT.max_num_seqs, help="running at once")
+    told = "running and waiting together; more get 503"
+    group.add_argument("--max-num-queued-reqs", type=int, default=None, metavar="N", help=told)
+    policy = _DEFAULT.scheduling_policy
+    group.add_argument("--scheduling-policy", choices=("fcfs", "priority"), default=policy)
+    group.add_argument("--block-size", type=int, default=_DEFAULT.block_size)
+    group.add_argument("--num-gpu-blocks-override", dest="num_gpu_blocks", type=int, default=_DEFAULT.num_gpu_blocks)
+    group.add_argument("--seed", type=int, default=None, help="of all that is drawn by chance")
+
+
+def _trouble(group: Any) -> None:
+    told = "what SIGTERM does: 0 hangs open streams, more drains them for so many seconds"
+    group.add_argument("--shutdown-timeout", type=float, default=_DEFAULT.shutdown_timeout, metavar="S", help=told)
+    told = "arm a fault, such as stall:after_tokens=3,count=1 or slow:factor=8,share=0.05; repeatable"
+    group.add_argument(
+        "--fail", dest="faults", action="append", type=_fault, metavar="KIND[:NAME=VALUE,...]", help=told
+    )

@@ -1,0 +1,137 @@
+"""Failures on demand: what may be asked for, and which request it strikes.
+
+A fault is armed by a flag, by the control endpoint or by a test, and strikes the next requests that it matches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from random import Random
+from typing import Any, Literal, get_args
+
+Kind = Literal[
+    "engine_killed", "server_killed", "sigterm", "queue_full", "rate_limited", "error", "hang", "stall", "cut",
+    "half_event", "garbage_event", "slow", "unhealthy",
+]  # fmt: skip
+
+AT_ONCE = ("queue_full", "rate_limited", "error", "hang")
+"""Faults that strike when the request arrives."""
+MIDWAY = ("engine_killed", "server_killed", "sigterm", "stall", "cut", "half_event", "garbage_event")
+"""Faults that strike an answer after some of its tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One failure to be had.
+
+    - `engine_killed`: every open answer gets an error event and a clean end; `/health` turns 503.
+    - `server_killed`: every connection ends at once, with RST if `rst`; nothing listens any more.
+    - `sigterm`: as if the signal had come: hangs open streams, or drains for `shutdown_timeout` seconds.
+    - `queue_full` 503, `rate_limited` 429 with Retry-After, `error` with `status` and `message`.
+    - `hang`: the request is read and never answered. `stall`: silence after some tokens.
+    - `cut`: the connection ends after some tokens, with RST if `rst`. `half_event`: the same inside an event.
+    - `garbage_event`: one event that is no JSON, then the stream goes on.
+    - `slow`: everything takes `factor` times as long. `unhealthy`: `/health` says 503, nothing else is wrong.
+    """
+
+    fail: Kind
+    after_tokens: int | None = None
+    """Strike when so many tokens of an answer are out. Without it `engine_killed`, `server_killed` and `sigterm`
+    strike at once; the others before the first token."""
+    count: int | None = None
+    """How many requests are struck; None goes on until cleared."""
+    route: str = ""
+    """Only requests whose path starts so."""
+    share: float = 1.0
+    """The part of the matching requests that is struck, drawn by chance."""
+    rst: bool = False
+    status: int = 500
+    message: str = "Injected failure"
+    retry_after: float = 1.0
+    factor: float = 10.0
+    shutdown_timeout: float = 0.0
+    exit_after_s: float | None = None
+    """After `engine_killed`: how long until the whole server is gone, as a real one within seconds."""
+
+
+def fault_from(asked: object) -> Fault:
+    """A fault from its JSON form; ValueError says what is wrong with it."""
+    if not isinstance(asked, dict):
+        raise ValueError("expected an object with a `fail` field")  # noqa: TRY004  one error for all nonsense
+    known = {field.name for field in fields(Fault)}
+    unknown = sorted(set(asked) - known)
+    if unknown:
+        raise ValueError(f"unknown field {unknown[0]!r}; known: {', '.join(sorted(known))}")
+    if asked.get("fail") not in get_args(Kind):
+        raise ValueError(f"`fail` must be one of {', '.join(get_args(Kind))}, or none")
+    return Fault(**{name: _checked(name, value) for name, value in asked.items()})
+
+
+def _checked(name: str, value: object) -> Any:
+    if name in ("fail", "route", "message"):
+        fits = isinstance(value, str)
+    elif name == "rst":
+        fits = isinstance(value, bool)
+    elif name in ("after_tokens", "count"):
+        fits = value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+    elif name == "status":
+        fits = isinstance(value, int) and 400 <= value <= 599
+    else:
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+        fits = fits or (name == "exit_after_s" and value is None)
+    if not fits:
+        raise ValueError(f"`{name}` cannot be {value!r}")
+    return value
+
+
+class Failures:
+    """The faults that are armed, oldest first."""
+
+    def __init__(self, armed: tuple[Fault, ...], rng: Random) -> None:
+        self._rng = rng
+        self._armed = [fault for fault in armed if fault.count != 0]
+
+    @property
+    def armed(self) -> tuple[Fault, ...]:
+        """What is armed now, `count` being what is left."""
+        return tuple(self._armed)
+
+    @property
+    def unhealthy(self) -> bool:
+        """Whether `/health` must say 503."""
+        return any(fault.fail == "unhealthy" for fault in self._armed)
+
+    def arm(self, fault: Fault) -> None:
+        """Have a fault strike from now on."""
+        if fault.count != 0:
+            self._armed.append(fault)
+
+    def clear(self) -> None:
+        """Have nothing strike any more."""
+        self._armed.clear()
+
+    def draw(self, path: str) -> tuple[Fault, ...]:
+        """The faults that strike a request to this path: at most one, and besides it slowness."""
+        if not self._armed:
+            return ()
+        struck = [
+            fault
+            for fault in self._armed
+            if fault.fail != "unhealthy"
+            and path.startswith(fault.route)
+            and (fault.share >= 1 or self._rng.random() < fault.share)
+        ]
+        hard = next((fault for fault in struck if fault.fail != "slow"), None)
+        chosen = tuple(fault for fault in struck if fault.fail == "slow" or fault is hard)
+        for fault in chosen:
+            self._use(fault)
+        return chosen
+
+    def _use(self, fault: Fault) -> None:
+        if fault.count is None:
+            return
+        at = next(i for i, armed in enumerate(self._armed) if armed is fault)
+        if fault.count == 1:
+            del self._armed[at]
+        else:
+            self._armed[at] = replace(fault, count=fault.count - 1)
