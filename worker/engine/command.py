@@ -96,7 +96,7 @@ def _word(value: object) -> str:
 def _address(args: dict[str, object], folder: Path) -> tuple[str, list[str]]:
     if "host" in args or "port" in args:
         host, port = str(args.pop("host", "127.0.0.1")), args.pop("port", 8000)
-        if not isinstance(port, int) or not 0 < port < 65536:
+        if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
             raise EngineError(f"engine.vllm.args.port: not a port: {port!r}")
         reach = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
         name = f"[{reach}]" if ":" in reach else reach

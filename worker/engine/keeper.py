@@ -65,11 +65,12 @@ class Keeper:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, PARENT_GONE):
             signal.signal(number, lambda *_: None)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         prctl(PR_SET_PDEATHSIG, PARENT_GONE)
         self.fork()
+        # Not before the fork: the engine would start out deaf to a SIGTERM that comes at once.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
         self.say(f"pid {self.leader}")
         if self.wait(wake_read, parent):
             self.terminate(wake_read)
@@ -88,7 +89,7 @@ class Keeper:
         try:
             os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, PARENT_GONE):
+            for number in (signal.SIGCHLD, PARENT_GONE):
                 signal.signal(number, signal.SIG_DFL)
             # SIGTERM, not SIGKILL: with the keeper gone too, only the engine itself can still end its children.
             prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -121,6 +122,8 @@ class Keeper:
     def terminate(self, wake: int) -> None:
         """Ask the engine to end, and give it the grace. Only its first process is asked: that one ends the others."""
         deadline = time.monotonic() + self.grace
+        # One that still waits for its go ends by this.
+        os.close(self.go)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.leader, signal.SIGTERM)
         watched = [wake, self.control]

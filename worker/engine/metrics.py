@@ -70,7 +70,7 @@ def _values(text: bytes, start: bytes) -> list[float]:
 
 def _value(line: bytes) -> float | None:
     # A label's value may hold spaces and braces; the sample's value is what follows the last brace.
-    parts = line.rpartition(b"}")[2].split() if b"}" in line else line.split()[1:]
+    parts = line.rpartition(b"}")[2].split() if b"{" in line else line.split()[1:]
     try:
         value = float(parts[0])
     except (IndexError, ValueError):

@@ -95,7 +95,7 @@ class EngineProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output_write,
                 stderr=output_write,
-                env={**command.env, stragglers.MARK: self._mark},
+                env={**stragglers.KEEP_MARK, **command.env, stragglers.MARK: self._mark},
                 pass_fds=(control, status_write),
                 start_new_session=True,
             )

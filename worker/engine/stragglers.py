@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 MARK = "TAILRACE_ENGINE_OWNER"
+KEEP_MARK = {"SPT_NOENV": "1"}
+"""Without it, setproctitle, which vLLM's EngineCore and workers use, writes over the environment that /proc shows."""
 
 
 def own_mark(run: str) -> str:

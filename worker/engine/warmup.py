@@ -117,7 +117,7 @@ async def _prompts(
         if left <= 0 or steady(ttfts, settings.steady, settings.spread):
             break
         try:
-            ttfts.append(await _prompt(client, route, model, left, clock))
+            ttfts.append(round(await _prompt(client, route, model, left, clock), 4))
         except Unanswered as silence:
             fault = str(silence)
             log.warning("warm-up prompt %d failed: %s", number + 1, fault)

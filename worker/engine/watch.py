@@ -15,7 +15,7 @@ from tailrace.worker.engine.client import EngineClient, Unanswered
 from tailrace.worker.engine.metrics import Load, parse
 from tailrace.worker.engine.progress import Progress
 from tailrace.worker.engine.settings import WatchSettings
-from tailrace.worker.engine.state import EngineState, Phase
+from tailrace.worker.engine.state import EngineState, Phase, Warmth
 
 __all__ = ["EngineState", "EngineWatch", "Phase"]
 
@@ -91,6 +91,7 @@ class EngineWatch:
             kv_use=0.0,
             tokens_per_second=0.0,
             models=(),
+            warmth=Warmth(),
             pid=None,
             sampled=0.0,
         )
