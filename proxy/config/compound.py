@@ -25,7 +25,8 @@ class Bounded(Shape):
         value = self.inner.decode(node, flaws)
         if value is BAD or value is None:
             return value
-        faults = [fault for bound in self._bounds if (fault := bound.fault(value, self.inner.show))]
+        content = value.reveal() if isinstance(value, Secret) else value
+        faults = [fault for bound in self._bounds if (fault := bound.fault(content, self.inner.show))]
         # A list's or a secret's content would say nothing, or too much.
         got = f", got {node.describe()}" if node.kind == "scalar" and not isinstance(value, Secret) else ""
         for fault in faults:

@@ -119,6 +119,10 @@ class Sample:
     where: File | Limits | None = None
     entries: tuple[Entry, ...] = ()
     tree: Branch = setting(default_factory=Branch)
+    level: Annotated[int, AtLeast(1)] | str = 1
+    loose: str | int = "x"
+    switch: Literal[1, True, "auto"] = 1
+    token: Annotated[Secret, Matching(r"[a-z]{4,}", "four small letters or more")] | None = None
     free: Any = None
     later: Node | None = None
 

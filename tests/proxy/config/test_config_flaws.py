@@ -57,6 +57,9 @@ CASES = {
     "path": ("path: ''", ['1: path: expected a path, got empty text']),
     "secret": ("key: []", ["1: key: expected a secret, got a list"]),
     "empty secret": ("key: ''", ["1: key: expected a secret, got empty text"]),
+    "form of a secret": ("token: A1b2", ["1: token: must be four small letters or more"]),
+    "a number out of bounds is no text": ("level: 0", ["1: level: must be at least 1, got 0"]),
+    "a character that turns the line around": ('count: "\u202e"', ['1: count: expected a whole number, got "\\u202e"']),
     "union of scalars": (
         "patience: p96",
         ['1: patience: expected a duration such as 5, "250ms", "5s", "2m" or "1h" or p95, got "p96"'],

@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501 -- a table reads best with one case a line
 
+from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -11,6 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tailrace.proxy.config import Secret, render
 from tailrace.proxy.config.units import Bytes, Duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    name: str
+    password: Secret
+
+    def to_plain(self) -> object:
+        return {self.name: [self.password]}
+
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(
     ["on", "1", "1_0", "~", "null", "1e3", "0x1", "${A}", "$$", "$$${", "$", "a: b", "# c", "*", "<<", "- x", "2024-01-02", "\ufeff", "\x85", "1:2"]
@@ -47,6 +58,9 @@ SAMPLES = st.builds(
     tree=st.recursive(
         st.builds(Branch, label=TEXT), lambda inner: st.builds(Branch, branches=st.lists(inner, max_size=2).map(tuple))
     ),
+    level=st.integers(1, 9) | TEXT,
+    loose=WHOLE | TEXT,
+    switch=st.sampled_from([1, True, "auto"]),
     free=JSON,
 )
 
@@ -83,6 +97,16 @@ def test_secrets_are_masked() -> None:
     assert "key: '***'" in text
     assert "  password: '***'\n  user: me" in text
     assert "hunter2" not in text
+
+
+def test_secrets_are_masked_in_what_a_hook_writes() -> None:
+    text = render(Pair(name="a", password=Secret("hunter2")))
+    assert text == "a:\n- '***'\n"
+
+
+def test_a_boolean_choice_is_no_number() -> None:
+    assert "switch: true" in render(Sample(switch=True))
+    assert "switch: 1" in render(Sample(switch=1))
 
 
 def test_text_of_a_file_is_masked(tmp_path: Path) -> None:

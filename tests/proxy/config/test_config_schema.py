@@ -27,6 +27,7 @@ UNSEEN = {
     "size of half a byte",
     "int too large",
     "a hook raises",
+    "a number out of bounds is no text",
 }
 
 
