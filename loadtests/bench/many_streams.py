@@ -25,7 +25,7 @@ from rig.proxies import BENCH, PROXIES, RIG_CORE
 
 # A proxy holds two sockets a stream.
 FILES_PER_STREAM = 2
-SPARE_FILES = 1000
+SPARE_FILES = 100
 
 
 @dataclass(slots=True)
@@ -117,7 +117,8 @@ def _allow_files(wanted: int) -> str | None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard if enough else wanted))
     except (OSError, ValueError) as error:
-        return f"cannot raise the limit on open files from {soft} (at most {hard}) to {wanted}: {error}"
+        most = (max(soft, hard) - SPARE_FILES) // FILES_PER_STREAM
+        return f"cannot raise the limit on open files from {soft} to {wanted}: {error}; at most --streams {most} here"
     return None
 
 
