@@ -12,7 +12,8 @@ from tailrace.proxy.config.interpolation import Interpolation
 from tailrace.proxy.config.node import Kind, Node, Origin
 
 DEEPEST: Final = 40
-MOST_NODES: Final = 100_000
+# Above what an honest file of the largest size holds.
+MOST_NODES: Final = 200_000
 MOST_ALIASED_NODES: Final = 10_000
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
