@@ -21,7 +21,7 @@ _BYTES: Final = (
     | {f"{p}b": 1000**n for n, p in enumerate("kmgt", 1)}
     | {f"{p}ib": 1024**n for n, p in enumerate("kmgt", 1)}
 )
-_SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?((?:[kmgtKMGT][iI]?)?[bB])")
+_SIZE: Final = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) ?((?:[kmgtKMGT][iI]?)?[bB])")
 _LARGEST: Final = 2**63 - 1
 
 

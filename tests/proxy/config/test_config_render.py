@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
-from config_samples import Branch, Colour, Entry, File, Limits, Listener, Sample, read_sample
+from config_samples import Branch, Colour, Entry, File, Limits, Listener, Sample, read_sample, steady
 from hypothesis import given
 from hypothesis import strategies as st
 from tailrace.proxy.config import Secret, render
@@ -65,6 +65,7 @@ SAMPLES = st.builds(
 )
 
 
+@steady
 @given(SAMPLES)
 def test_what_is_rendered_decodes_to_the_same(sample: Sample) -> None:
     assert read_sample(render(sample)) == sample
@@ -86,10 +87,21 @@ def test_durations_are_written_for_people(seconds: float, text: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [(0, 0), (1, 1), (1000, "1KB"), (1024, "1KiB"), (1536, 1536), (10**9, "1GB"), (3 << 40, "3TiB")]
+    ("size", "text"),
+    [
+        (0, 0),
+        (1, 1),
+        (1000, "1KB"),
+        (1024, "1KiB"),
+        (1536, 1536),
+        (10**9, "1GB"),
+        (3 << 40, "3TiB"),
+        (1035155356261441 << 10, "1035155356261441KiB"),
+    ],
 )
 def test_sizes_are_written_for_people(size: int, text: object) -> None:
     assert Bytes().plain(size) == text
+    assert not isinstance(text, str) or Bytes().read(text) == size
 
 
 def test_secrets_are_masked() -> None:
