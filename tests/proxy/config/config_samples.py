@@ -30,7 +30,6 @@ from tailrace.proxy.config import (
     setting,
 )
 
-
 # The same examples on every run, and none kept in the working tree.
 steady = settings(derandomize=True, database=None, deadline=None)
 
