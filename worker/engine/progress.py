@@ -29,8 +29,6 @@ class Progress:
 
     def entered(self) -> None:
         """A request was sent."""
-        if not self.inside:
-            self.at = self._clock()
         self.inside += 1
 
     def left(self) -> None:

@@ -13,4 +13,3 @@ def fake_vllm(tmp_path: Path) -> str:
     script.write_text(f"#!{sys.executable} -S\n" + Path(__file__).with_name("scripted_engine.py").read_text())
     script.chmod(0o755)
     return str(script)
-

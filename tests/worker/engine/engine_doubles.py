@@ -45,7 +45,14 @@ class HttpEngine:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        self.asked.append((f"{request.method} {request.path}", request.query_string, {k.lower(): v for k, v in request.headers.items()}, body))
+        self.asked.append(
+            (
+                f"{request.method} {request.path}",
+                request.query_string,
+                {k.lower(): v for k, v in request.headers.items()},
+                body,
+            )
+        )
         route = self.routes.get(f"{request.method} {request.path}", (404, b'{"detail":"Not Found"}'))
         if callable(route):
             return await route(request)
@@ -62,7 +69,7 @@ class HttpEngine:
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
-        self.url = "http://127.0.0.1:{}".format(self._runner.addresses[0][1])
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 
     async def __aexit__(self, *_) -> None:

@@ -39,8 +39,9 @@ class Told:
     def __call__(self, state: EngineState) -> None:
         self.states.append(state)
 
-    def phases(self) -> list[str]:
-        phases = [state.phase.value for state in self.states]
+    def phases(self, *, but: str = "") -> list[str]:
+        """The phases in turn. A killed engine may look suspect for a moment before its end is told: leave that out."""
+        phases = [state.phase.value for state in self.states if state.phase.value != but]
         return [phase for n, phase in enumerate(phases) if n == 0 or phases[n - 1] != phase]
 
 
@@ -70,7 +71,7 @@ def test_an_engine_comes_up_serves_and_goes(fake_vllm, capfd, loop):
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(run())
-    assert told.phases() == ["starting", "warming", "ready", "dead"]
+    assert told.phases(but="suspect") == ["starting", "warming", "ready", "dead"]
     said = capfd.readouterr().err
     assert "engine | arguments serves --uds=/" in said
     assert "--seed=1" in said
@@ -89,7 +90,8 @@ def test_a_killed_engine_is_dead_at_once_and_comes_back(fake_vllm):
             assert it.state.failures == 1
 
     asyncio.run(run())
-    assert told.phases() == ["starting", "warming", "ready", "dead", "starting", "warming", "ready", "dead"]
+    life = ["starting", "warming", "ready", "dead"]
+    assert told.phases(but="suspect") == life + life
     assert any(state.dead and state.reason.startswith("its process ended (signal 9)") for state in told.states)
 
 
@@ -138,9 +140,10 @@ def test_an_engine_that_never_answers_is_given_up_and_tried_again(fake_vllm):
 def test_a_frozen_engine_is_seen_killed_and_replaced(fake_vllm):
     told = Told()
     watch = WatchSettings(poll=0.001, quiet_poll=0.01, health=0.01, timeout=0.2)
+    patient = StartSettings(limit=20.0, grace=600.0, back_off=0.001, back_off_limit=0.002)
 
     async def run() -> None:
-        async with engine(launched(fake_vllm, "serves", watch=watch), told) as it:
+        async with engine(launched(fake_vllm, "serves", patient, watch=watch), told) as it:
             await until(lambda: it.state.ready)
             frozen = it.state.pid
             os.kill(frozen, signal.SIGSTOP)
@@ -208,7 +211,7 @@ def test_an_engine_that_dies_while_it_drains_stays_dead(fake_vllm):
             assert await it.drain(20.0)
 
     asyncio.run(run())
-    assert told.phases() == ["starting", "warming", "ready", "dead"]
+    assert told.phases(but="suspect") == ["starting", "warming", "ready", "dead"]
 
 
 def test_a_model_that_refuses_its_warm_up_is_ready_and_says_so(fake_vllm):

@@ -29,6 +29,7 @@ if os.fork() == 0:
 print("family", os.getpid(), os.read(ready, 100).decode(), flush=True)
 time.sleep(600)
 """
+UNIMPRESSED = STUBBORN.replace("signal.SIG_IGN", "lambda *_: print('asked to end', flush=True)")
 
 
 def command(code: str, **env: str) -> Command:
@@ -55,7 +56,9 @@ class Run:
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_polite_engine_ends_on_sigterm_and_leaves_no_zombie(loop):
-    code = "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit(4))\nprint('up', flush=True)\ntime.sleep(600)"
+    code = (
+        "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit(4))\nprint('up', flush=True)\ntime.sleep(600)"
+    )
 
     async def run() -> None:
         engine = Run()
@@ -97,10 +100,10 @@ def test_an_engine_that_ignores_sigterm_dies_with_all_its_family():
 def test_killing_now_does_not_wait_for_the_grace_even_after_a_polite_stop_began():
     async def run() -> None:
         engine = Run()
-        process = await engine.start(command(STUBBORN), grace=600.0)
+        process = await engine.start(command(UNIMPRESSED), grace=600.0)
         family = await engine.family()
         polite = asyncio.ensure_future(process.stop())
-        await asyncio.sleep(0)
+        await until(lambda: engine.relay.last == "asked to end")
         await process.stop(now=True)
         await polite
         assert not any(map(alive, family))
@@ -254,6 +257,16 @@ def test_an_engine_whose_sidecar_lives_is_no_orphan(sidecar):
     _, _, family = sidecar
     assert not set(family) & set(stragglers.orphans())
     assert set(family) <= {pid for pid, _ in stragglers.marked()}
+
+
+def test_an_engine_of_another_pid_namespace_is_no_orphan():
+    marks = {stragglers.MARK: stragglers.own_mark("run").replace("pid:[", "pid:[1").replace(f"/{os.getpid()}/", "/9/")}
+    process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE, env=marks)
+    try:
+        asyncio.run(until(lambda: process.pid in dict(stragglers.marked())))
+        assert process.pid not in stragglers.orphans()
+    finally:
+        process.communicate()
 
 
 def test_what_survives_sidecar_and_keeper_is_killed_by_the_next_sidecar(sidecar):

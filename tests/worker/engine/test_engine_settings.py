@@ -29,7 +29,9 @@ def test_a_launched_engine_is_decoded():
     assert (settings.start.limit, settings.warmup.kind, settings.watch.poll) == (240.0, "off", 0.05)
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://[::1]:8000/", "https://gpu.local", "unix:/run/v.sock"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:8000", "http://[::1]:8000/", "https://gpu.local", "unix:/run/v.sock"]
+)
 def test_addresses_of_found_engines(url):
     assert decoded(f"url: '{url}'").url == url
 
