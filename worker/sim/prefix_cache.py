@@ -17,21 +17,25 @@ class PrefixCache:
 
     def match(self, ids: Sequence[int], salt: int) -> int:
         """How many leading tokens need no prefill; at least the last one always does."""
-        cached = 0
+        hits: list[int] = []
         for key in self._keys(ids[:-1], salt):
             if key not in self._known:
                 break
-            self._known.move_to_end(key)
-            cached += self._block_size
-        return cached
+            hits.append(key)
+        self._touch(hits)
+        return len(hits) * self._block_size
 
     def insert(self, ids: Sequence[int], salt: int) -> None:
         """Remember the full blocks of what was computed."""
-        for key in self._keys(ids, salt):
-            self._known[key] = None
-            self._known.move_to_end(key)
+        self._touch(self._keys(ids, salt))
         while len(self._known) > self._capacity:
             self._known.popitem(last=False)
+
+    def _touch(self, keys: list[int]) -> None:
+        """Mark blocks as used just now, the first one last: it outlives those that are worth nothing without it."""
+        for key in reversed(keys):
+            self._known[key] = None
+            self._known.move_to_end(key)
 
     def _keys(self, ids: Sequence[int], salt: int) -> list[int]:
         packed = array("I", ids).tobytes()

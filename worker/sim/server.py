@@ -34,6 +34,8 @@ class Sim:
         self._heads = Heads(clock, request_ids=settings.enable_request_id_headers)
         self._connections: set[Connection] = set()
         self._servers: list[asyncio.Server] = []
+        self._socket: Path | None = None
+        """Of the Unix socket, once it is ours."""
         self._deadline: float | None = None
         self._poll: Timer | None = None
 
@@ -105,6 +107,7 @@ class Sim:
         if settings.uds is not None:
             _remove_stale(Path(settings.uds))
             self._servers.append(await loop.create_unix_server(self._connection, settings.uds))
+            self._socket = Path(settings.uds)
 
     def _connection(self) -> Connection:
         keep_alive = self.settings.keep_alive_s
@@ -171,9 +174,10 @@ class Sim:
     def _stop_listening(self) -> None:
         for server in self._servers:
             server.close()
-        if self._servers and self.settings.uds is not None:
-            Path(self.settings.uds).unlink(missing_ok=True)
         self._servers.clear()
+        if self._socket is not None:
+            self._socket.unlink(missing_ok=True)
+            self._socket = None
 
 
 def _remove_stale(path: Path) -> None:
@@ -185,5 +189,9 @@ def _remove_stale(path: Path) -> None:
 async def serve(settings: SimSettings, clock: Clock | None = None) -> Sim:
     """Start a simulated engine on the running loop; returns when it accepts connections."""
     sim = Sim(settings, clock or LoopClock(asyncio.get_running_loop()))
-    await sim.listen()
+    try:
+        await sim.listen()
+    except BaseException:
+        await sim.close()
+        raise
     return sim

@@ -1,0 +1,182 @@
+"""What the model says hangs on what was said, and on nothing else."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sim_client import CHAT, COMPLETIONS, HELLO, fetch, run, running
+from tailrace.worker.sim.tokenizer import EOS, ID_OF, IM_START, VOCAB_SIZE
+from tailrace.worker.sim.words import BROKEN
+
+prompts = st.lists(st.integers(5, VOCAB_SIZE - 1), min_size=1, max_size=20)
+
+
+async def resumed(sim: Any, body: dict[str, Any], cut: int) -> tuple[Any, Any]:
+    """A whole answer, and what comes when it is resumed from its first `cut` tokens."""
+    path = CHAT if "messages" in body else COMPLETIONS
+    whole = (await fetch(sim, path, body | {"return_token_ids": True})).json
+    choice = whole["choices"][0]
+    ids = whole.get("prompt_token_ids") or choice["prompt_token_ids"]
+    left = body["max_tokens"] - cut
+    more = {"prompt": ids + choice["token_ids"][:cut], "max_tokens": left, "return_token_ids": True}
+    more |= {name: body[name] for name in ("temperature", "seed") if name in body}
+    return choice, (await fetch(sim, COMPLETIONS, more)).json["choices"][0]
+
+
+@pytest.mark.parametrize("cut", [1, 2, 7, 23, 39])
+@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 0.7, "seed": 5}])
+def test_answer_resumed_from_ids_goes_on_the_same_on_another_replica(cut: int, sampling: dict[str, Any]) -> None:
+    async def ask() -> None:
+        async with running(seed=1) as one, running(seed=2) as other:
+            body = HELLO | {"max_tokens": 40} | sampling
+            whole, _ = await resumed(one, body, cut)
+            _, rest = await resumed(other, body, cut)
+            assert whole["token_ids"][cut:] == rest["token_ids"]
+            assert whole["message"]["content"].endswith(rest["text"])
+            assert rest["finish_reason"] == "length"
+
+    run(ask())
+
+
+@given(prompts, st.integers(1, 19))
+def test_any_prompt_can_be_resumed_anywhere(prompt: list[int], cut: int) -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            body = {"prompt": prompt, "max_tokens": 20, "temperature": 0}
+            whole, rest = await resumed(sim, body, cut)
+            assert whole["token_ids"][cut:] == rest["token_ids"]
+
+    run(ask())
+
+
+def test_cut_inside_a_character_loses_nothing() -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            body = {"prompt": [ID_OF[BROKEN]], "max_tokens": 4, "temperature": 0}
+            answer = (await fetch(sim, COMPLETIONS, body)).json
+            # The first token ends the emoticon that the prompt began.
+            assert 0x1F600 <= ord(answer["choices"][0]["text"][0]) < 0x1F640
+            streamed = await fetch(sim, COMPLETIONS, body | {"stream": True})
+            assert streamed.text == answer["choices"][0]["text"]
+
+    run(ask())
+
+
+def test_natural_end_comes_at_the_same_token_when_resumed() -> None:
+    async def ask() -> None:
+        async with running(answer_tokens=16) as sim:
+            body = HELLO | {"max_tokens": 500}
+            whole = (await fetch(sim, CHAT, body | {"return_token_ids": True})).json["choices"][0]
+            said = len(whole["token_ids"])
+            assert whole["finish_reason"] == "stop"
+            assert whole["token_ids"][-1] == EOS
+            assert 8 <= said <= 25
+            for cut in (1, said - 1):
+                _, rest = await resumed(sim, body, cut)
+                assert rest["token_ids"] == whole["token_ids"][cut:]
+                assert rest["finish_reason"] == "stop"
+            endless = (await fetch(sim, CHAT, body | {"ignore_eos": True})).json
+            assert endless["usage"]["completion_tokens"] == 500
+
+    run(ask())
+
+
+def test_short_limits_are_always_reached() -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            for word in ("a", "b", "c", "d", "e"):
+                body = {"messages": [{"role": "user", "content": word}], "max_tokens": 60}
+                assert (await fetch(sim, CHAT, body)).json["usage"]["completion_tokens"] == 60
+
+    run(ask())
+
+
+def test_sampling_varies_only_when_it_may() -> None:
+    async def said(sim: Any, **sampling: object) -> str:
+        body = {"prompt": "the water", "max_tokens": 12} | sampling
+        return str((await fetch(sim, COMPLETIONS, body)).json["choices"][0]["text"])
+
+    async def ask() -> None:
+        async with running() as sim:
+            assert await said(sim, temperature=0) == await said(sim, temperature=0)
+            assert await said(sim, temperature=0) == await said(sim, temperature=0, seed=7)
+            assert await said(sim, seed=7) == await said(sim, seed=7)
+            assert await said(sim, seed=7) != await said(sim, seed=8)
+            assert await said(sim) != await said(sim)
+
+    run(ask())
+
+
+def test_models_and_adapters_say_different_things() -> None:
+    from tailrace.worker.sim import Adapter
+
+    async def ask() -> None:
+        async with running(lora_modules=(Adapter(name="law", path="/law"),)) as sim:
+            texts = {
+                (await fetch(sim, CHAT, HELLO | {"model": name, "max_tokens": 9})).json["choices"][0]["message"][
+                    "content"
+                ]
+                for name in ("tiny", "law")
+            }
+            assert len(texts) == 2
+
+    run(ask())
+
+
+@pytest.mark.parametrize("stop", ["e", ["er", "th"], " a", ", "])
+def test_stop_strings_are_never_shown(stop: str | list[str]) -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            body = HELLO | {"max_tokens": 60, "stop": stop}
+            unary = (await fetch(sim, CHAT, body)).json["choices"][0]
+            streamed = await fetch(sim, CHAT, body | {"stream": True})
+            stops = [stop] if isinstance(stop, str) else stop
+            assert unary["stop_reason"] in stops
+            assert not any(one in unary["message"]["content"] for one in stops)
+            assert streamed.text == unary["message"]["content"]
+            free = (await fetch(sim, CHAT, HELLO | {"max_tokens": 60})).json["choices"][0]["message"]["content"]
+            assert free.startswith(unary["message"]["content"] + unary["stop_reason"])
+            shown = (await fetch(sim, CHAT, body | {"include_stop_str_in_output": True})).json["choices"][0]
+            assert shown["message"]["content"] == unary["message"]["content"] + unary["stop_reason"]
+
+    run(ask())
+
+
+def test_text_held_back_for_a_stop_string_comes_out_in_the_end() -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            body = HELLO | {"max_tokens": 20}
+            free = (await fetch(sim, CHAT, body)).json["choices"][0]["message"]["content"]
+            never = await fetch(sim, CHAT, body | {"stream": True, "stop": ["no such text"]})
+            assert never.text == free
+
+    run(ask())
+
+
+def test_stop_token_ends_the_answer() -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            body = {"prompt": "a", "max_tokens": 8, "temperature": 0, "return_token_ids": True}
+            ids = (await fetch(sim, COMPLETIONS, body)).json["choices"][0]["token_ids"]
+            stopped = (await fetch(sim, COMPLETIONS, body | {"stop_token_ids": [ids[4]]})).json["choices"][0]
+            assert (stopped["token_ids"], stopped["stop_reason"]) == (ids[: ids.index(ids[4]) + 1], ids[4])
+            at_least = body | {"stop_token_ids": [ids[4]], "min_tokens": 8}
+            assert (await fetch(sim, COMPLETIONS, at_least)).json["choices"][0]["token_ids"] == ids
+
+    run(ask())
+
+
+def test_prompts_of_all_four_kinds() -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            ids = (await fetch(sim, "/tokenize", {"prompt": "the river"})).json["tokens"]
+            one = {"max_tokens": 5, "temperature": 0}
+            texts = []
+            for prompt in ("the river", ids, ["the river"], [ids], ["the river", "the mill"], [ids, [IM_START]]):
+                answer = (await fetch(sim, COMPLETIONS, one | {"prompt": prompt})).json
+                texts.append(answer["choices"][0]["text"])
+                assert [c["index"] for c in answer["choices"]] == list(range(len(answer["choices"])))
+            assert len(set(texts)) == 1
+
+    run(ask())
