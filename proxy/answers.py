@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from tailrace.proxy import headers as rules
 from tailrace.proxy.fault import Fault, Whose, bad_answer
-from tailrace.proxy.head import Head, HeaderList, streaming_head
+from tailrace.proxy.head import Head, streaming_head
+from tailrace.proxy.wire import JSON, TEXT
 
 if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
@@ -20,44 +20,28 @@ _PASSED_WITH_ERRORS = (b"retry-after", b"x-should-retry")
 
 def request(call: Call, attempt: Attempt) -> tuple[bytes, bytes]:
     """Head and body for one attempt."""
-    chain, worker, head = call.chain, attempt.worker, call.head
-    body = call.raw if call.body is None else call.body.render()
+    chain, worker, head, body = call.chain, attempt.worker, call.head, call.body
+    content = call.raw if body is None or not body.edited else body.render()
     if attempt.entry.served_json is not None:
-        body = chain.with_model(call, attempt.entry, body)
-    query = b"?" + head.query if head.query else b""
-    return (
-        b"".join(
-            (
-                head.method.encode(),
-                b" ",
-                worker.address.prefix.encode(),
-                head.path.encode(),
-                query,
-                b" HTTP/1.1\r\n",
-                worker.headers,
-                call.peer.forwarded,
-                b"x-request-id: ",
-                call.id.encode(),
-                b"\r\n",
-                chain.hop_header(call, attempt),
-                rules.forwarded(head.headers, chain.forward_headers),
-                b"accept-encoding: identity\r\ncontent-length: %d\r\n\r\n" % len(body),
-            )
-        ),
-        body,
+        content = chain.with_model(call, attempt.entry, content)
+    lines = b"%b%b HTTP/1.1\r\n%b%bx-request-id: %b\r\n%baccept-encoding: identity\r\ncontent-length: %d\r\n\r\n" % (
+        worker.post if head.method == "POST" else worker.request_line(head.method),
+        head.target,
+        worker.headers,
+        call.peer.forwarded,
+        call.id.encode(),
+        head.forwarded,
+        len(content),
     )
-
-
-def is_event_stream(headers: HeaderList) -> bool:
-    """Whether an answer streams events, in any spelling of the type."""
-    kind = rules.listed(headers, b"content-type")
-    return kind is not None and kind[:17].lower() == b"text/event-stream"
+    return lines, content
 
 
 def head_of(attempt: Attempt) -> Head:
-    """The client's head for a committed attempt."""
-    chain = attempt.call.chain
-    head = Head(attempt.status, rules.answered(attempt.headers, chain.answer_headers))
+    """The client's head for a committed attempt; the worker's own request id is kept under another name."""
+    parsed = attempt.head
+    if parsed.request_id:
+        parsed.headers.append((b"x-upstream-request-id", parsed.request_id))
+    head = Head(parsed.status, parsed.headers)
     if attempt.streaming:
         streaming_head(head)
     return head
@@ -65,23 +49,23 @@ def head_of(attempt: Attempt) -> Head:
 
 def no_answer(attempt: Attempt) -> str | None:
     """Why a whole unary answer below 400 is none of this route, or None where it is one."""
-    route = attempt.call.route
-    if attempt.status >= 300 or not route.expects:
-        return f"an unexpected status {attempt.status}" if attempt.status >= 300 else None
+    route, head = attempt.call.route, attempt.head
+    if head.status >= 300:
+        return f"an unexpected status {head.status}"
+    if not route.expects:
+        return None
     if not attempt.held_bytes:
         return "an empty body"
-    kind = rules.listed(attempt.headers, b"content-type") or b""
-    if kind[:16].lower() != b"application/json":
-        if route.text_answers and kind[:10].lower() == b"text/plain":
-            return None
-        return "it is not JSON"
+    if head.kind != JSON:
+        return None if head.kind == TEXT and route.text_answers else "it is not JSON"
+    if head.coded:
+        return None
     held = attempt.held
     body = held[0] if len(held) == 1 else b"".join(held)
-    if rules.listed(attempt.headers, b"content-encoding") is None:
-        if not any(field in body for field in route.expects):
-            return "it lacks what this API answers with"
-        if b'"finish_reason":"abort"' in body:
-            return "the engine aborted the request"
+    if route.expects not in body:
+        return "it lacks what this API answers with"
+    if b'"finish_reason":"abort"' in body:
+        return "the engine aborted the request"
     return None
 
 
@@ -91,11 +75,11 @@ def error_of(attempt: Attempt, body: bytes, *, cut: bool = False) -> Fault:
     whose = Whose.CLIENT if status < 500 and status not in (401, 403, 408, 429) else Whose.ENGINE
     passed = tuple(
         pair
-        for pair in attempt.headers
+        for pair in attempt.head.headers
         if pair[0] in _PASSED_WITH_ERRORS or pair[0].startswith((b"retry-after", b"x-ratelimit-", b"anthropic-ratelimit-"))
     )
-    content_type = rules.listed(attempt.headers, b"content-type") or b""
-    message, usable = _message(body) if b"json" in content_type.lower() and not cut else (None, False)
+    kind = attempt.head.kind
+    message, usable = _message(body) if kind == JSON and not cut else (None, False)
     if status == 401 or status == 403:
         # The worker refused the gateway, not the client, whose credentials it never saw.
         return Fault(

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from tailrace.proxy import answers
 from tailrace.proxy.dialects import Sign
 from tailrace.proxy.fault import Fault, bad_answer, false_end, timed_out
-from tailrace.proxy.head import HeaderList
 from tailrace.proxy.outcome import AttemptEnd
 from tailrace.proxy.plugin import Verdict
 from tailrace.proxy.sse import Event, Splitter
+from tailrace.proxy.wire import EVENTS, ParsedHead, unframe
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
@@ -31,33 +31,20 @@ HOLD_ERROR = 64 * 1024
 class Attempt:
     """The sink of one exchange until the relay takes over; ends exactly once."""
 
-    __slots__ = (
-        "_events",
-        "_hold",
-        "_limit",
-        "_sent_at",
-        "_splitter",
-        "call",
-        "connection",
-        "end",
-        "ended",
-        "entry",
-        "fault",
-        "first_content_ns",
-        "headers",
-        "held",
-        "held_bytes",
-        "number",
-        "opening",
-        "prompt_bytes",
-        "race",
-        "sent_ns",
-        "started_ns",
-        "status",
-        "streaming",
-        "why",
-        "worker",
-    )
+    # Class attributes are the defaults: most attempts set few of them, and setting them all is what costs.
+    connection: UpstreamConnection | None = None
+    opening: Callable[[], object] | None = None
+    status = 0
+    head: ParsedHead
+    streaming = False
+    framed = False
+    held_bytes = 0
+    ended = False
+    fault: Fault | None = None
+    end: AttemptEnd | None = None
+    first_content_ns = 0
+    _events: list[Event] | None = None
+    _splitter: Splitter | None = None
 
     def __init__(self, race: Race, call: Call, entry: ModelEntry, worker: Worker, number: int, why: str) -> None:
         self.race = race
@@ -66,23 +53,11 @@ class Attempt:
         self.worker = worker
         self.number = number
         self.why = why
-        self.connection: UpstreamConnection | None = None
-        self.opening: Callable[[], object] | None = None
-        self.status = 0
-        self.headers: HeaderList = []
-        self.streaming = False
         self.held: list[bytes] = []
-        self.held_bytes = 0
-        self.ended = False
-        self.fault: Fault | None = None
-        self.end: AttemptEnd | None = None
         self.started_ns = time.monotonic_ns()
         self.sent_ns = 0
-        self.first_content_ns = 0
-        self._events: list[Event] = []
-        self._splitter: Splitter | None = None
         self._hold = 0
-        self._limit = 0.0
+        self._prompt_bytes = 0
         self._sent_at = 0.0
 
     def begin(self, *, fresh: bool) -> None:
@@ -99,7 +74,7 @@ class Attempt:
         self.connection = connection
         call = self.call
         head, body = answers.request(call, self)
-        self._limit = call.chain.timeouts.first_content(len(body))
+        self._prompt_bytes = len(body)
         self._sent_at = connection.clock.now
         self.sent_ns = time.monotonic_ns()
         connection.send(self, head, body)
@@ -122,19 +97,27 @@ class Attempt:
 
     # The sink of the exchange.
 
-    def on_head(self, status: int, headers: HeaderList) -> None:
-        self.status = status
-        self.headers = headers
+    def on_head(self, head: ParsedHead) -> None:
+        self.head = head
+        self.status = status = head.status
         if status >= 400:
             self._hold = HOLD_ERROR
-            return
-        call = self.call
-        if call.route.dialect is not None and answers.is_event_stream(headers):
+        elif head.kind == EVENTS and self.call.route.dialect is not None:
             self.streaming = True
             self._splitter = Splitter(HOLD_STREAM)
             self._hold = HOLD_STREAM
         else:
-            self._hold = call.chain.hold_unary
+            self._hold = self.call.chain.hold_unary
+
+    def on_chunks(self, chunks: bytes, count: int) -> None:
+        if self.streaming:
+            self.framed = True
+            self.held.append(chunks)
+            self.held_bytes += len(chunks)
+            if self.race.winner is not self:
+                self._read_events(unframe(chunks))
+        else:
+            self.on_data(unframe(chunks))
 
     def on_data(self, data: bytes) -> None:
         self.held.append(data)
@@ -165,10 +148,10 @@ class Attempt:
                 self._lose(false_end("it ended without any content"))
                 return
             if self.call.chain.pipeline.judge:
+                if self._events is None:
+                    self._events = []
                 self._events.append(event)
-                if sign is Sign.NOTHING and len(self._events) == 1:
-                    continue
-                verdict = self._verdict(sign)
+                verdict = self._verdict(sign, self._events)
                 if verdict is Verdict.NEXT:
                     self._lose(false_end("a policy refused how it began"))
                     return
@@ -181,10 +164,10 @@ class Attempt:
         if self.held_bytes > self._hold:
             self._commit()
 
-    def _verdict(self, sign: Sign) -> Verdict:
+    def _verdict(self, sign: Sign, events: list[Event]) -> Verdict:
         verdict = Verdict.COMMIT if sign is not Sign.NOTHING else Verdict.WAIT
         for judge in self.call.chain.pipeline.judge:
-            said = judge(self.call, self, self._events)
+            said = judge(self.call, self, events)
             if said is Verdict.NEXT:
                 return said
             if said is Verdict.WAIT:
@@ -214,5 +197,6 @@ class Attempt:
     def on_quiet(self, quiet: float, now: float) -> None:
         if self.race.winner is self:
             return
-        if now - self._sent_at > self._limit:
-            self._lose(timed_out("first_content", self._limit))
+        limit = self.call.chain.timeouts.first_content(self._prompt_bytes)
+        if now - self._sent_at > limit:
+            self._lose(timed_out("first_content", limit))

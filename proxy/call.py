@@ -11,6 +11,7 @@ from tailrace.proxy.fault import Failed, Fault, timed_out, too_large
 from tailrace.proxy.head import Head, streaming_head
 from tailrace.proxy.outcome import Usage
 from tailrace.proxy.plugin import Key
+from tailrace.proxy.stride import Signal
 
 if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
@@ -32,39 +33,26 @@ P = ParamSpec("P")
 class Call:
     """What the phases share. Plugins read everything and change it through `edit`, `call[KEY]` and `provide`."""
 
-    __slots__ = (
-        "_broken",
-        "_facts",
-        "_parts",
-        "_state",
-        "_waiter",
-        "answered_head",
-        "beaten_at",
-        "body",
-        "chain",
-        "client",
-        "complete",
-        "deadline",
-        "entry",
-        "expects_continue",
-        "form",
-        "head",
-        "id",
-        "keep_alive",
-        "model",
-        "outcome",
-        "peer",
-        "race",
-        "raw",
-        "route",
-        "size",
-        "source",
-        "started_ns",
-        "stream",
-        "tries",
-        "usage",
-        "waited_ns",
-    )
+    # Class attributes are the defaults: most calls set few of them, and setting them all is what costs.
+    raw = b""
+    body: JsonBody | None = None
+    form: Form | None = None
+    model = ""
+    entry: ModelEntry | None = None
+    stream = False
+    race: Race | None = None
+    usage: Usage | None = None
+    outcome: Outcome | None = None
+    answered_head: Head | None = None
+    source = ""
+    waited_ns = 0
+    keep_alive = True
+    complete = False
+    size = 0
+    _broken: Fault | None = None
+    _waiter: Signal[None] | None = None
+    _state: dict[Key[Any], Any] | None = None
+    _facts: dict[type, object] | None = None
 
     def __init__(
         self, call_id: str, chain: Chain, client: ClientConnection, head: RequestHead, route: Route, peer: Peer
@@ -76,30 +64,11 @@ class Call:
         self.route = route
         self.peer = peer
         self.started_ns = time.monotonic_ns()
-        self.beaten_at = client.service.clock.now
-        self.deadline = self.beaten_at + chain.timeouts.total if chain.timeouts.total else float("inf")
-        self.keep_alive = True
-        self.expects_continue = False
-        self.complete = False
-        self.size = 0
-        self.raw = b""
-        self.body: JsonBody | None = None
-        self.form: Form | None = None
-        self.model = ""
-        self.entry: ModelEntry | None = None
-        self.stream = False
+        self.beaten_at = now = client.service.clock.now
+        total = chain.timeouts.total
+        self.deadline = now + total if total else float("inf")
         self.tries: list[Attempt] = []
-        self.race: Race | None = None
-        self.usage: Usage | None = None
-        self.outcome: Outcome | None = None
-        self.answered_head: Head | None = None
-        self.waited_ns = 0
-        self.source = ""
         self._parts: list[bytes] = []
-        self._broken: Fault | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._state: dict[Key[Any], Any] | None = None
-        self._facts: dict[type, object] | None = None
 
     def edit(self, name: str, value: bytes | None) -> None:
         """Change one top-level field of the JSON body: `value` is JSON text, None removes the field."""
@@ -142,11 +111,15 @@ class Call:
 
     def take(self, data: bytes) -> None:
         """Some of the body; raises Reject where it or all bodies together pass their bound."""
-        self.size += len(data)
+        size = len(data)
         limit = self.chain.limits.body
-        if self.size > limit:
+        if self.size + size > limit:
             raise too_large(limit)
-        self.client.service.memory.take(len(data))
+        memory = self.client.service.memory
+        if memory.used + size > memory.limit:
+            raise memory.full()
+        memory.used += size
+        self.size += size
         self._parts.append(data)
 
     def taken(self) -> None:
@@ -155,27 +128,27 @@ class Call:
         self.raw = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
         self.complete = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiter is not None:
+            self._waiter.set(None)
 
     async def receive(self) -> None:
         """Wait for the whole body; a client that asked first is told to send it."""
         if self._broken is not None:
             raise Failed(self._broken)
-        if self.expects_continue:
+        if self.head.expects_continue:
             self.client.proceed()
-        self._waiter = self.client.loop.create_future()
+        self._waiter = Signal()
         await self._waiter
 
     def fail(self, fault: Fault) -> None:
         """The body will never be whole."""
         self._broken = fault
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(Failed(fault))
+        if self._waiter is not None:
+            self._waiter.fail(Failed(fault))
 
     def drop(self) -> None:
         """Let go of a call that was read but never served."""
-        self.client.service.memory.give(self.size)
+        self.client.service.memory.used -= self.size
         self.size = 0
 
     # The answer.
@@ -187,18 +160,18 @@ class Call:
             on_answer(self, head)
 
     def visit(self, now: float) -> None:
-        """Called a few times a second while the call runs: heartbeat and total limit."""
-        client = self.client
-        relay = client.relay
-        if now > self.deadline and self.race is not None and relay is None:
+        """Called a few times a second while nothing is relayed: heartbeat and total limit."""
+        if self.client.relay is not None:
+            return
+        if now > self.deadline and self.race is not None:
             self.race.expire(timed_out("total", self.chain.timeouts.total or 0.0))
-            return
+        elif self.stream:
+            self.beat_if_due(now, now - self.beaten_at)
+
+    def beat_if_due(self, now: float, quiet: float) -> None:
+        """Send a heartbeat where the client has heard nothing for an interval; only between two events."""
         interval = self.chain.heartbeat
-        if not interval or not self.stream or now - max(self.beaten_at, client.wrote_at) < interval:
-            return
-        if relay is None:
-            self._beat(now)
-        elif relay.at_boundary:
+        if interval and quiet >= interval and now - self.beaten_at >= interval:
             self._beat(now)
 
     def _beat(self, now: float) -> None:

@@ -34,8 +34,5 @@ class Chain:
     default_model: str | None = None
     hold_unary: int = HOLD_UNARY
 
-    def hop_header(self, call: Call, attempt: Attempt) -> bytes:
-        return b""
-
     def with_model(self, call: Call, entry: ModelEntry, body: bytes) -> bytes:
         return body

@@ -10,11 +10,16 @@ _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _STRING = re.compile(rb'"[^"]*"')
 _STEP = {ord("["): 1, ord("]"): -1}
 _PASSES = 8
+_SMALL = 8192
 
 
 def too_deep(raw: bytes, limit: int) -> bool:
     """Whether valid JSON nests deeper than `limit`; exact, whatever its strings contain."""
-    return _more_than(raw, limit) and _depth_above(_brackets(raw), limit)
+    if len(raw) < _SMALL:
+        many = raw.count(b"{") + raw.count(b"[") > limit
+    else:
+        many = _more_than(raw, limit)
+    return many and _depth_above(_brackets(raw), limit)
 
 
 def _more_than(raw: bytes, limit: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -22,10 +22,11 @@ MAX_CANDIDATES = 8
 class Worker:
     """One replica. `inflight` counts this process's calls from the moment of choice to the end of the attempt."""
 
-    __slots__ = ("address", "connections", "drained", "headers", "inflight", "name", "pools", "standing")
+    __slots__ = ("address", "connections", "drained", "headers", "inflight", "name", "pools", "post", "standing")
 
     def __init__(self, address: Address, connections: ConnectionPool) -> None:
         self.name = address.shown
+        self.post = b"POST " + address.prefix.encode()
         self.headers = b"host: %b\r\n" % address.authority
         self.address = address
         self.connections = connections
@@ -33,6 +34,10 @@ class Worker:
         self.standing = Standing()
         self.drained = False
         self.pools: list[Pool] = []
+
+    def request_line(self, method: str) -> bytes:
+        """The start of a request line: method and this worker's path prefix; `post` is that of most."""
+        return b"%b %b" % (method.encode(), self.address.prefix.encode())
 
     @property
     def eligible(self) -> bool:
@@ -116,6 +121,8 @@ class Models:
 
     entries: Mapping[str, ModelEntry]
     adapters: dict[str, ModelEntry]
+    written: dict[bytes, ModelEntry] = field(default_factory=dict)
+    """The entries by their name as JSON: what a request body holds, found without decoding it."""
 
     def resolve(self, name: str) -> ModelEntry | None:
         """The entry for a model name, configured or listed by workers as an adapter."""

@@ -12,25 +12,49 @@ HeaderList = list[tuple[bytes, bytes]]
 class RequestHead:
     """The head of a client's request, as received; header names keep their case in `headers`.
 
-    `path` is the normalised path that routing, guards and forwarding all use; `query` has no question mark.
+    `path` is the normalised path that routing, guards and forwarding all use; `query` has no question mark; `target` is
+    both again, as a worker gets them; `forwarded` are the header lines that cross; `plain_json` says that the body is
+    declared to be JSON in UTF-8 without any coding. A connection's next request with the same head shares this object.
     """
 
-    __slots__ = ("_folded", "headers", "method", "path", "query", "version")
+    __slots__ = (
+        "_folded",
+        "expects_continue",
+        "forwarded",
+        "headers",
+        "method",
+        "path",
+        "plain_json",
+        "query",
+        "target",
+        "version",
+    )
 
-    def __init__(self, method: str, path: str, query: bytes, headers: HeaderList, version: str) -> None:
+    def __init__(
+        self, method: str, path: str, query: bytes, target: bytes, headers: HeaderList, version: str
+    ) -> None:
         self.method = method
         self.path = path
         self.query = query
+        self.target = target
         self.headers = headers
         self.version = version
+        self.forwarded = b""
+        self.expects_continue = False
+        self.plain_json = False
         self._folded: dict[bytes, bytes] | None = None
 
-    def get(self, name: bytes) -> bytes | None:
-        """The last value of the header `name`, given in lower case."""
+    @property
+    def folded(self) -> dict[bytes, bytes]:
+        """The last value of every header, by name in lower case."""
         folded = self._folded
         if folded is None:
             folded = self._folded = {key.lower(): value for key, value in self.headers}
-        return folded.get(name)
+        return folded
+
+    def get(self, name: bytes) -> bytes | None:
+        """The last value of the header `name`, given in lower case."""
+        return self.folded.get(name)
 
     def all(self, name: bytes) -> list[bytes]:
         """Every value of the header `name`, given in lower case."""

@@ -1,10 +1,14 @@
-"""Which headers cross the gateway, in each direction. One policy for every route."""
+"""Which headers cross the gateway, in each direction. One policy for every route.
+
+Each name of a client's header is classified once and remembered, in the spelling it came in. The memory is bounded:
+names beyond it are classified every time.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-from tailrace.proxy.head import HeaderList
 
 HOP_BY_HOP = frozenset(
     {
@@ -35,9 +39,6 @@ _CREDENTIAL_ENDINGS = (b"-api-key", b"-token", b"-secret", b"-authorization", b"
 # Replaced by the gateway's own, or about the connection that ends here.
 _OWN = frozenset(
     {
-        b"host",
-        b"content-length",
-        b"expect",
         b"accept-encoding",
         b"content-encoding",
         b"forwarded",
@@ -51,55 +52,75 @@ _OWN = frozenset(
         b"x-cluster-client-ip",
     }
 )
-_DROPPED_REQUEST = HOP_BY_HOP | CREDENTIALS | _OWN
-_DROPPED_PREFIXES = (b"x-tailrace-", b"x-forwarded-")
+_REQUEST_PREFIXES = (b"x-tailrace-", b"x-forwarded-")
+_ANSWER_DROPPED = frozenset(
+    {
+        b"server",
+        b"set-cookie",
+        b"strict-transport-security",
+        b"alt-svc",
+        b"public-key-pins",
+        b"content-security-policy",
+        b"proxy-authenticate",
+    }
+)
+_ANSWER_PREFIXES = (b"x-tailrace-", b"access-control-")
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
+_REMEMBERED = 2048
 
-_DROPPED_ANSWER = HOP_BY_HOP | {
-    b"content-length",
-    b"server",
-    b"set-cookie",
-    b"strict-transport-security",
-    b"alt-svc",
-    b"public-key-pins",
-    b"content-security-policy",
-    b"proxy-authenticate",
+
+# What becomes of a header; everything but PASS needs a closer look. Plain integers: an Enum member costs a dictionary
+# search through its metaclass on every comparison.
+PASS = 0
+DROP = 1
+CREDENTIAL = 2
+HOST = 3
+LENGTH = 4
+EXPECT = 5
+CONNECTION = 6
+CODING = 7
+REQUEST_ID = 8
+BAD = 9
+
+_NAMED = {
+    b"host": HOST,
+    b"content-length": LENGTH,
+    b"expect": EXPECT,
+    b"connection": CONNECTION,
+    b"transfer-encoding": CODING,
+    b"x-request-id": REQUEST_ID,
 }
-_DROPPED_ANSWER_PREFIXES = (b"x-tailrace-", b"access-control-")
+
+request_rules: dict[bytes, int] = {}
 
 
-def forwarded(headers: HeaderList, keep: frozenset[bytes]) -> bytes:
-    """A client's headers as lines for the worker; `keep` names credentials that are passed on by configuration."""
-    lines = []
-    named = None
-    for name, value in headers:
-        low = name.lower()
-        if low in _DROPPED_REQUEST:
-            if low in keep:
-                lines.append(b"%b: %b\r\n" % (low, value))
-            elif low == b"connection" and value.lower() not in (b"keep-alive", b"close"):
-                named = {token.strip() for token in value.lower().split(b",")}
-            continue
-        if low.startswith(_DROPPED_PREFIXES) or (low.endswith(_CREDENTIAL_ENDINGS) and low not in keep):
-            continue
-        lines.append(b"%b: %b\r\n" % (low, value))
-    if named:
-        lines = [line for line in lines if line.split(b":", 1)[0] not in named]
-    return b"".join(lines)
-
-
-def answered(headers: HeaderList, keep: frozenset[bytes] = frozenset()) -> HeaderList:
-    """A worker's headers as a client may see them; the worker's own request id is kept under another name."""
-    out = []
-    for pair in headers:
-        name = pair[0]
-        if name in _DROPPED_ANSWER or name.startswith(_DROPPED_ANSWER_PREFIXES):
-            if name in keep:
-                out.append(pair)
-        elif name == b"x-request-id":
-            out.append((b"x-upstream-request-id", pair[1]))
+def request_rule(name: bytes) -> int:
+    """The rule for a client's header."""
+    low = name.lower()
+    rule = _NAMED.get(low)
+    if rule is None:
+        if low in CREDENTIALS or low.endswith(_CREDENTIAL_ENDINGS):
+            rule = CREDENTIAL
+        elif low in HOP_BY_HOP or low in _OWN or low.startswith(_REQUEST_PREFIXES):
+            rule = DROP
         else:
-            out.append(pair)
-    return out
+            rule = PASS
+    if len(request_rules) < _REMEMBERED:
+        request_rules[name] = rule
+    return rule
+
+
+def answer_rule(name: bytes) -> tuple[int, bytes]:
+    """The rule for a worker's header, and its name in lower case."""
+    low = name.lower()
+    rule = _NAMED.get(low, PASS)
+    if not _TOKEN.match(name):
+        rule = BAD
+    elif rule in (HOST, EXPECT) or (low in HOP_BY_HOP and rule == PASS):
+        rule = DROP
+    elif low in _ANSWER_DROPPED or low.startswith(_ANSWER_PREFIXES):
+        rule = DROP
+    return rule, low
 
 
 def listed(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
@@ -108,6 +129,16 @@ def listed(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
         if key == name:
             return value
     return None
+
+
+def without_named(lines: bytes, connection: bytes) -> bytes:
+    """Header lines less those that a Connection header declares to be about this hop."""
+    named = {token.strip().lower() for token in connection.split(b",")} - {b"keep-alive", b"close", b""}
+    if not named:
+        return lines
+    return b"".join(
+        line for line in lines.splitlines(keepends=True) if line.partition(b":")[0].strip().lower() not in named
+    )
 
 
 def safe_value(text: str, limit: int = 256) -> bytes:
@@ -119,3 +150,5 @@ def safe_value(text: str, limit: int = 256) -> bytes:
         else:
             out += b"%%%02X" % byte
     return bytes(out)
+
+

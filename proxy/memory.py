@@ -6,7 +6,7 @@ from tailrace.proxy.fault import Reject, Whose
 
 
 class BodyMemory:
-    """A running total with a limit."""
+    """A running total with a limit; whoever adds checks the limit first."""
 
     __slots__ = ("limit", "used")
 
@@ -14,18 +14,12 @@ class BodyMemory:
         self.limit = limit
         self.used = 0
 
-    def take(self, size: int) -> None:
-        """Count bytes in; raises Reject(503) where they do not fit."""
-        if self.used + size > self.limit:
-            raise Reject(
-                503,
-                "body_memory_full",
-                "The gateway holds as many request bodies as it may; try again shortly.",
-                retry_after=1.0,
-                whose=Whose.GATEWAY,
-            )
-        self.used += size
-
-    def give(self, size: int) -> None:
-        """Count bytes out."""
-        self.used -= size
+    def full(self) -> Reject:
+        """What a body that does not fit is refused with."""
+        return Reject(
+            503,
+            "body_memory_full",
+            "The gateway holds as many request bodies as it may; try again shortly.",
+            retry_after=1.0,
+            whose=Whose.GATEWAY,
+        )

@@ -76,8 +76,7 @@ class ConnectionPool:
         idle = self._idle
         while idle:
             connection = idle.pop()
-            transport = connection.transport
-            if transport is None or transport.is_closing():
+            if connection.closed:
                 continue
             if self.sweep.clock.now - connection.touched > self.idle_limit:
                 connection.close()

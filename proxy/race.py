@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tailrace.proxy.attempt import Attempt
+from tailrace.proxy.fleet import MAX_CANDIDATES
 from tailrace.proxy.fault import Failed, Fault, Whose, no_worker
 from tailrace.proxy.outcome import AttemptEnd
 from tailrace.proxy.plugin import Target
+from tailrace.proxy.stride import Signal
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
@@ -23,30 +25,31 @@ if TYPE_CHECKING:
 MAX_TRIES = 3
 
 
-class Race:
-    """All attempts of one call."""
+class Race(Signal[Attempt]):
+    """All attempts of one call: awaited, it is the committed one, or Failed with the fault most worth telling."""
 
-    __slots__ = ("_call", "_faults", "_patience", "_running", "_unsent_retries", "_waiter", "winner")
+    __slots__ = ("_call", "_faults", "_patience", "_running", "_unsent_retries", "winner")
 
     def __init__(self, call: Call) -> None:
+        self.settled = False
+        self.stride = None
+        self._error = None
         self._call = call
         self._running: list[Attempt] = []
         self._faults: list[Fault] = []
         self._unsent_retries = 0
-        self._waiter: asyncio.Future[Attempt] | None = None
         self._patience: asyncio.TimerHandle | None = None
         self.winner: Attempt | None = None
 
-    async def run(self) -> Attempt:
-        """The committed attempt; raises Failed with the most useful fault when all have ended without one."""
-        waiter = self._waiter = self._call.client.loop.create_future()
+    def start(self) -> None:
+        """Begin the first attempt."""
         if not self._start("first", None, fresh=False):
             self._give_up()
-        return await waiter
 
     def cancel(self) -> None:
         """End whatever runs; the client is gone or the call is over."""
-        self._stop_patience()
+        if self._patience is not None:
+            self._stop_patience()
         while self._running:
             self._end(self._running[0], AttemptEnd.CANCELLED)
 
@@ -60,12 +63,12 @@ class Race:
     def committed(self, attempt: Attempt) -> None:
         """An attempt may be shown: it wins, the others are cancelled."""
         self.winner = attempt
-        self._stop_patience()
+        if self._patience is not None:
+            self._stop_patience()
         self._running.remove(attempt)
         while self._running:
             self._end(self._running[0], AttemptEnd.CANCELLED)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(attempt)
+        self.set(attempt)
 
     def finished(self, attempt: Attempt, end: AttemptEnd) -> None:
         """The winner's relay is over."""
@@ -79,8 +82,7 @@ class Race:
         attempt.fault = fault
         self._faults.append(fault)
         self._end(attempt, AttemptEnd.FAILED)
-        waiter = self._waiter
-        if waiter is None or waiter.done():
+        if self.settled:
             return
         target = self._next(fault)
         fresh = fault.kind == "connection_lost"
@@ -111,24 +113,28 @@ class Race:
         assert entry is not None
         if target is not None and target.model is not None:
             entry = call.chain.models.resolve(target.model) or entry
-        refused: set[Worker] = {attempt.worker for attempt in call.tries}
-        if target is not None and target.worker is not None:
-            candidates: Sequence[Worker] = (target.worker,)
-        elif target is not None and target.pool is not None:
+        candidates: Sequence[Worker]
+        if target is None:
+            candidates = entry.candidates if len(entry.candidates) <= MAX_CANDIDATES else entry.draw()
+        elif target.worker is not None:
+            candidates = (target.worker,)
+        elif target.pool is not None:
             candidates = target.pool.eligible
         else:
-            candidates = entry.draw(refused)
+            candidates = entry.draw([attempt.worker for attempt in call.tries])
         while candidates:
             worker = self._choose(candidates)
             if worker is None:
                 break
             attempt = Attempt(self, call, entry, worker, len(call.tries) + 1, why)
             worker.inflight += 1
-            if all(chosen(call, attempt) for chosen in call.chain.pipeline.on_chosen):
+            on_chosen = call.chain.pipeline.on_chosen
+            if not on_chosen or all(chosen(call, attempt) for chosen in on_chosen):
                 call.tries.append(attempt)
                 self._running.append(attempt)
                 attempt.begin(fresh=fresh)
-                self._await_patience()
+                if call.chain.pipeline.patience:
+                    self._await_patience()
                 return True
             worker.inflight -= 1
             candidates = [other for other in candidates if other is not worker]
@@ -140,6 +146,11 @@ class Race:
         scorers = self._call.chain.pipeline.score_workers
         if not scorers:
             return candidates[int(random.random() * len(candidates))]
+        if len(candidates) == 1:
+            for _, score in scorers:
+                if score(self._call, candidates)[0] < 0:
+                    return None
+            return candidates[0]
         totals = [0.0] * len(candidates)
         for weight, score in scorers:
             for index, value in enumerate(score(self._call, candidates)):
@@ -151,12 +162,13 @@ class Race:
         return ties[0] if len(ties) == 1 else ties[int(random.random() * len(ties))]
 
     def _await_patience(self) -> None:
-        policies = self._call.chain.pipeline.patience
-        if not policies:
-            return
         self._stop_patience()
         call = self._call
-        waits = [wait for wait in (patience(call, call.tries) for patience in policies) if wait is not None]
+        waits = [
+            wait
+            for wait in (patience(call, call.tries) for patience in call.chain.pipeline.patience)
+            if wait is not None
+        ]
         if waits:
             self._patience = call.client.loop.call_later(min(waits), self._hedge)
 
@@ -180,8 +192,7 @@ class Race:
 
     def _give_up(self) -> None:
         self._stop_patience()
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(Failed(most_useful(self._faults)))
+        self.fail(Failed(most_useful(self._faults)))
 
 
 def most_useful(faults: Sequence[Fault]) -> Fault:

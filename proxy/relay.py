@@ -7,7 +7,6 @@ judged exactly. Bound per stream: the client's write buffer (64 KiB) and one rea
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from tailrace.proxy import answers
@@ -16,12 +15,13 @@ from tailrace.proxy.errors import event as error_event
 from tailrace.proxy.fault import Fault, false_end, timed_out
 from tailrace.proxy.outcome import AttemptEnd, Ending, Outcome
 from tailrace.proxy.sse import Splitter
+from tailrace.proxy.stride import Signal
 from tailrace.proxy.taps import Taps
+from tailrace.proxy.wire import ParsedHead, unframe
 
 if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
     from tailrace.proxy.call import Call
-    from tailrace.proxy.head import HeaderList
 
 TAIL = 64 * 1024
 GRACE = 1.0
@@ -30,7 +30,7 @@ GRACE = 1.0
 async def relay(call: Call, attempt: Attempt) -> Outcome:
     """Show a committed attempt to the client, whole or as it comes."""
     head = answers.head_of(attempt)
-    taps = Taps.of(call, head)
+    taps = Taps.of(call, head) if call.chain.pipeline.on_stream else None
     call.answer(head)
     if attempt.ended and not attempt.streaming and not call.client.started:
         body = attempt.held[0] if len(attempt.held) == 1 else b"".join(attempt.held)
@@ -57,6 +57,7 @@ class StreamRelay:
         "_n2",
         "_n3",
         "_n4",
+        "_raw",
         "_send",
         "_sse",
         "_tail",
@@ -71,8 +72,9 @@ class StreamRelay:
         self._attempt = attempt
         self._client = call.client
         self._send = call.client.send if taps is None else taps.sender(call.client.send)
+        self._raw = taps is None and call.client.passes_chunks
         self._taps = taps
-        self.done: asyncio.Future[Outcome] = call.client.loop.create_future()
+        self.done: Signal[Outcome] = Signal()
         self._sse = attempt.streaming
         self._tail = b""
         self._finished = False
@@ -93,7 +95,11 @@ class StreamRelay:
         held = attempt.held
         attempt.held = []
         if held:
-            self.on_data(held[0] if len(held) == 1 else b"".join(held))
+            data = held[0] if len(held) == 1 else b"".join(held)
+            if attempt.framed:
+                self.on_chunks(data, 2)
+            else:
+                self.on_data(data)
         if attempt.ended:
             self.on_end()
         elif attempt.fault is not None:
@@ -104,8 +110,34 @@ class StreamRelay:
         """Whether bytes of the gateway's own would land between two events."""
         return self._sse and not self._tail and not self._terminal
 
-    def on_head(self, status: int, headers: HeaderList) -> None:
+    def on_head(self, head: ParsedHead) -> None:
         """Not called: the head came before the commit."""
+
+    def on_chunks(self, chunks: bytes, count: int) -> None:
+        # The usual read of a stream: one chunk, whole events, nothing that needs a look. It goes on as it came.
+        if (
+            count == 1
+            and self._raw
+            and not self._tail
+            and chunks.endswith(b"\n\n\r\n")
+            and self._n1 not in chunks
+            and self._n2 not in chunks
+            and self._n3 not in chunks
+            and self._n4 not in chunks
+            and not self._terminal
+        ):
+            self._client.send_chunks(chunks)
+            return
+        data = unframe(chunks)
+        if self._sse and self._raw and not self._tail and data.endswith(b"\n\n") and not self._needs_look(data):
+            self._client.send_chunks(chunks)
+        else:
+            self.on_data(data)
+
+    def _needs_look(self, data: bytes) -> bool:
+        return (
+            self._terminal or self._n1 in data or self._n2 in data or self._n3 in data or self._n4 in data
+        )
 
     def on_data(self, data: bytes) -> None:
         if not self._sse:
@@ -113,11 +145,9 @@ class StreamRelay:
             return
         tail = self._tail
         whole = tail + data if tail else data
-        if self._n1 in whole or self._n2 in whole or self._n3 in whole or self._n4 in whole:
+        if self._needs_look(whole):
             if not self._inspect(whole, len(tail)):
                 return
-        elif self._terminal:
-            return
         else:
             self._send(data)
         if whole.endswith(b"\n\n"):
@@ -202,6 +232,8 @@ class StreamRelay:
             self._fail(timed_out("gap", self._gap))
         elif now > self.call.deadline:
             self._fail(timed_out("total", self.call.chain.timeouts.total or 0.0))
+        elif self.at_boundary:
+            self.call.beat_if_due(now, quiet)
 
     def _finish(self) -> None:
         if self._taps is not None:
@@ -222,5 +254,4 @@ class StreamRelay:
         client = self._client
         client.relay = None
         client.upstream = None
-        if not self.done.done():
-            self.done.set_result(outcome)
+        self.done.set(outcome)

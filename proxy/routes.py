@@ -28,8 +28,7 @@ class Shape(StrEnum):
 class Route:
     """One path of the data port.
 
-    `dialect` is None where answers never stream. `expects` are field names of which a good unary answer holds at least
-    one; `text_answers` says that plain text is a good answer too. `local` answers in the gateway, from memory.
+    `dialect` is None where answers never stream. `expects` is a field that every good unary answer has; `text_answers` says that plain text is a good answer too. `local` answers in the gateway, from memory.
     """
 
     path: str
@@ -38,7 +37,7 @@ class Route:
     shape: Shape = Shape.JSON
     dialect: Dialect | None = None
     anthropic: bool = False
-    expects: tuple[bytes, ...] = ()
+    expects: bytes = b""
     text_answers: bool = False
     local: Callable[[Call], Reply] | None = None
 
@@ -47,21 +46,21 @@ def _post(path: str, name: str, dialect: Dialect | None = None, **rest: object) 
     return Route(path, name, dialect=dialect, **rest)  # type: ignore[arg-type]
 
 
-_AUDIO: dict[str, object] = {"expects": (b'"text"',), "text_answers": True}
+_AUDIO: dict[str, object] = {"expects": b'"text"', "text_answers": True}
 
 INFERENCE: tuple[Route, ...] = (
-    _post("/v1/chat/completions", "chat", dialects.CHAT, expects=(b'"choices"',)),
-    _post("/v1/completions", "completions", dialects.COMPLETIONS, expects=(b'"choices"',)),
-    _post("/v1/responses", "responses", dialects.RESPONSES, expects=(b'"output"',)),
-    _post("/v1/messages", "messages", dialects.MESSAGES, anthropic=True, expects=(b'"content"',)),
-    _post("/v1/messages/count_tokens", "count_tokens", anthropic=True, expects=(b'"input_tokens"',)),
-    _post("/v1/embeddings", "embeddings", expects=(b'"data"',)),
-    _post("/v1/rerank", "rerank", expects=(b'"results"',)),
-    _post("/v1/score", "score", expects=(b'"data"',)),
-    _post("/classify", "classify", expects=(b'"data"',)),
-    _post("/pooling", "pooling", expects=(b'"data"',)),
-    _post("/tokenize", "tokenize", expects=(b'"tokens"',)),
-    _post("/detokenize", "detokenize", expects=(b'"prompt"',)),
+    _post("/v1/chat/completions", "chat", dialects.CHAT, expects=b'"choices"'),
+    _post("/v1/completions", "completions", dialects.COMPLETIONS, expects=b'"choices"'),
+    _post("/v1/responses", "responses", dialects.RESPONSES, expects=b'"output"'),
+    _post("/v1/messages", "messages", dialects.MESSAGES, anthropic=True, expects=b'"content"'),
+    _post("/v1/messages/count_tokens", "count_tokens", anthropic=True, expects=b'"input_tokens"'),
+    _post("/v1/embeddings", "embeddings", expects=b'"data"'),
+    _post("/v1/rerank", "rerank", expects=b'"results"'),
+    _post("/v1/score", "score", expects=b'"data"'),
+    _post("/classify", "classify", expects=b'"data"'),
+    _post("/pooling", "pooling", expects=b'"data"'),
+    _post("/tokenize", "tokenize", expects=b'"tokens"'),
+    _post("/detokenize", "detokenize", expects=b'"prompt"'),
     _post("/v1/audio/transcriptions", "transcriptions", dialects.CHAT, shape=Shape.MULTIPART, **_AUDIO),
     _post("/v1/audio/translations", "translations", dialects.CHAT, shape=Shape.MULTIPART, **_AUDIO),
 )

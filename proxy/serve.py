@@ -43,8 +43,9 @@ async def serve(call: Call) -> None:
         if reply is not None:
             outcome = await send_reply(call, reply)
         else:
-            call.race = Race(call)
-            attempt = await call.race.run()
+            call.race = race = Race(call)
+            race.start()
+            attempt = await race
             outcome = await relay(call, attempt)
     except (Reject, Failed) as refusal:
         outcome = refuse(call, refusal.fault)

@@ -18,14 +18,17 @@ from tailrace.proxy.body import invalid
 from tailrace.proxy.call import Call
 from tailrace.proxy.errors import answer as error_answer
 from tailrace.proxy.fault import Fault, Reject
-from tailrace.proxy.head import Head, HeaderList
-from tailrace.proxy.intake import open_call
+from tailrace.proxy.head import Head, HeaderList, RequestHead
+from tailrace.proxy.intake import check_length, read_head
 from tailrace.proxy.serve import serve
+from tailrace.proxy.stride import Stride
 
 if TYPE_CHECKING:
+    from tailrace.proxy.chain import Chain
     from tailrace.proxy.door import Door
     from tailrace.proxy.peer import Peer
     from tailrace.proxy.relay import StreamRelay
+    from tailrace.proxy.routes import Route
     from tailrace.proxy.service import Service
     from tailrace.proxy.sweep import Watched
 
@@ -37,9 +40,13 @@ class ClientConnection(asyncio.Protocol):
     """A connection that one door accepted."""
 
     __slots__ = (
+        "_advancing",
         "_body_since",
         "_closing",
+        "_head",
+        "_head_chain",
         "_head_size",
+        "_head_url",
         "_headers",
         "_lane",
         "_lingering",
@@ -47,6 +54,7 @@ class ClientConnection(asyncio.Protocol):
         "_pending",
         "_queue",
         "_reading",
+        "_route",
         "_task",
         "_url",
         "call",
@@ -63,7 +71,6 @@ class ClientConnection(asyncio.Protocol):
         "transport",
         "upstream",
         "writable",
-        "wrote_at",
     )
 
     def __init__(self, service: Service, door: Door) -> None:
@@ -76,7 +83,6 @@ class ClientConnection(asyncio.Protocol):
         self.relay: StreamRelay | None = None
         self.upstream: asyncio.Transport | None = None
         self.touched = service.clock.now
-        self.wrote_at = self.touched
         self.started = False
         self.chunked = True
         self.paused = False
@@ -85,11 +91,17 @@ class ClientConnection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
         self._headers: HeaderList = []
+        # The last head and what was found for it: most requests of a connection repeat it.
+        self._head: RequestHead | None = None
+        self._head_url = b""
+        self._head_chain: Chain | None = None
+        self._route: Route = None  # type: ignore[assignment]
         self._head_size = 0
         self._pending = b""
         self._queue: deque[Call] = deque()
         self._reading: Call | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._task: Stride | None = None
+        self._advancing = False
         self._closing = False
         self._lingering = False
         self._body_since = 0.0
@@ -110,20 +122,24 @@ class ClientConnection(asyncio.Protocol):
         self.touched = self.service.clock.now
         if self._reading is None:
             self._head_size += len(data)
+        fault = None
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._refuse(Reject(501, "upgrade_unsupported", "This server does not switch protocols.").fault)
+            fault = Reject(501, "upgrade_unsupported", "This server does not switch protocols.").fault
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             if not isinstance(cause, Reject):
                 raise
-            self._refuse(cause.fault)
+            fault = cause.fault
         except httptools.HttpParserError:
-            self._refuse(invalid("The request is not valid HTTP/1.1.").fault)
-        else:
-            if self._reading is None and self._head_size > self.service.chain.limits.head and self._url:
-                self._refuse(Reject(431, "headers_too_large", "The request's headers are too large.").fault)
+            fault = invalid("The request is not valid HTTP/1.1.").fault
+        if self._queue and self.call is None:
+            self._advance()
+        if fault is not None:
+            self._refuse(fault)
+        elif self._head_size > self.service.chain.limits.head and self._reading is None:
+            self._refuse(Reject(431, "headers_too_large", "The request's headers are too large.").fault)
 
     def eof_received(self) -> bool:
         return False
@@ -168,25 +184,49 @@ class ClientConnection(asyncio.Protocol):
 
     def on_url(self, url: bytes) -> None:
         self._url += url
-        if len(self._url) > self.service.chain.limits.target:
-            raise Reject(414, "target_too_long", "The request target is too long.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name, value))
-        if len(self._headers) > self.service.chain.limits.headers:
-            raise Reject(431, "headers_too_large", "The request has too many headers.")
+        if len(name) == 14 and name.lower() == b"content-length":
+            # Kept apart: it differs where all else is the same, and the parser has checked that it came once.
+            check_length(value, self.service.chain.limits.body)
+        else:
+            self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
+        limits = self.service.chain.limits
         self._head_size = 0
-        call = open_call(self, self._parser, self._url, self._headers)
-        self._reading = call
+        if len(self._queue) >= _PIPELINE:
+            raise Reject(429, "too_many_pipelined", "Too many requests wait on this connection.")
+        if len(self._url) > limits.target:
+            raise Reject(414, "target_too_long", "The request target is too long.")
+        chain = self.service.chain
+        parser = self._parser
+        head = self._head
+        if head is None or head.headers != self._headers or self._head_url != self._url or self._head_chain is not chain:
+            head = self._read_head(chain)
+        elif head.method != parser.get_method().decode() or head.version != parser.get_http_version():
+            head = self._read_head(chain)
+        peer = self.peer
+        if peer.trusted:
+            peer = self.door.client_of(peer, head)
+        self._reading = call = Call(self.service.next_id(), chain, self, head, self._route, peer)
+        if head.version == "1.0" or not parser.should_keep_alive():
+            call.keep_alive = False
         self._body_since = self.service.clock.now
-        if self.call is None:
-            self._begin(call)
-        else:
-            self._queue.append(call)
-            if len(self._queue) > _PIPELINE:
-                raise Reject(429, "too_many_pipelined", "Too many requests wait on this connection.")
+        self._queue.append(call)
+
+    def _read_head(self, chain: Chain) -> RequestHead:
+        """Read a head that differs from the one before it on this connection."""
+        if len(self._headers) > chain.limits.headers:
+            raise Reject(431, "headers_too_large", "The request has too many headers.")
+        version = self._parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            raise Reject(505, "version_unsupported", "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
+        method = self._parser.get_method().decode()
+        head = read_head(method, self._url, self._headers, version, chain.forward_headers)
+        self._route = chain.routes.find(method, head.path)
+        self._head, self._head_url, self._head_chain = head, self._url, chain
+        return head
 
     def on_body(self, body: bytes) -> None:
         call = self._reading
@@ -200,11 +240,17 @@ class ClientConnection(asyncio.Protocol):
 
     # The call's side.
 
-    def _begin(self, call: Call) -> None:
-        self.call = call
-        self.started = False
-        self.chunked = call.head.version == "1.1"
-        self._task = self.loop.create_task(serve(call))
+    def _advance(self) -> None:
+        """Serve waiting requests, one after the other, until one takes its time."""
+        self._advancing = True
+        while self._queue and self.call is None and not self._closing:
+            self.call = call = self._queue.popleft()
+            self.started = False
+            self.chunked = call.head.version == "1.1"
+            task = Stride(serve(call), self.loop)
+            if self.call is call:
+                self._task = task
+        self._advancing = False
 
     def proceed(self) -> None:
         """Tell a client that waits for it to send its body."""
@@ -239,6 +285,18 @@ class ClientConnection(asyncio.Protocol):
             self._closing = True
             self._pending = lines + b"connection: close\r\n\r\n"
 
+    @property
+    def passes_chunks(self) -> bool:
+        """Whether a worker's chunks may go on with their own framing."""
+        return self.chunked
+
+    def send_chunks(self, chunks: bytes) -> None:
+        """Send some of the body that is framed already."""
+        if self._pending:
+            chunks = self._pending + chunks
+            self._pending = b""
+        self.transport.write(chunks)
+
     def send(self, data: bytes) -> None:
         """Send some of the body."""
         if not data:
@@ -248,7 +306,6 @@ class ClientConnection(asyncio.Protocol):
         if self._pending:
             data = self._pending + data
             self._pending = b""
-        self.wrote_at = self.service.clock.now
         self.transport.write(data)
 
     def end(self) -> None:
@@ -269,16 +326,13 @@ class ClientConnection(asyncio.Protocol):
 
     def finished(self, call: Call) -> None:
         """The call is over: go on with the next request, or close."""
-        if call is not self.call:
-            return
         self.call = self._task = None
-        if not call.complete and not self._closing:
+        if not call.complete and not self._lingering:
             self._linger()
-        elif self._closes_after(call):
+        elif self._closing:
             self.transport.close()
-        elif self._queue:
-            self._begin(self._queue.popleft())
-        self.touched = self.service.clock.now
+        elif self._queue and not self._advancing:
+            self._advance()
 
     def _closes_after(self, call: Call) -> bool:
         if self._closing or not call.keep_alive or not call.complete or self.service.draining:

@@ -1,4 +1,4 @@
-"""One connection to a worker: requests out, heads and payload bytes in, one exchange at a time.
+"""One connection to a worker: requests out, answers in, one exchange at a time.
 
 A connection goes back to its pool only when the answer ended exactly where its framing said, with the request wholly
 sent and nothing behind it; in every other case it is closed.
@@ -7,29 +7,32 @@ sent and nothing behind it; in every other case it is closed.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
-import httptools
-
+from tailrace.proxy import wire
 from tailrace.proxy.fault import Fault, bad_answer, connection_lost
-from tailrace.proxy.head import HeaderList
+from tailrace.proxy.wire import ParsedHead, WireError
 
 if TYPE_CHECKING:
     from tailrace.proxy.pool import ConnectionPool
     from tailrace.proxy.sweep import Clock, Watched
 
-MAX_HEAD = 64 * 1024
-_BODYLESS = frozenset({204, 304})
+HOLD_CHUNK = 16 * 1024
+"""How much of a chunk that has not wholly arrived is kept back; a larger one is passed on in pieces."""
 
 
 class Sink(Protocol):
     """Whoever the answer of one exchange is for. After `on_end` or `on_fault` nothing more is called."""
 
-    def on_head(self, status: int, headers: HeaderList) -> None:
-        """The answer's head; header names are in lower case."""
+    def on_head(self, head: ParsedHead) -> None:
+        """The answer's head."""
+
+    def on_chunks(self, chunks: bytes, count: int) -> None:
+        """Whole chunks with their framing: all that one read brought."""
 
     def on_data(self, data: bytes) -> None:
-        """Payload bytes, framing removed: all that one read brought."""
+        """Payload bytes of an answer that is not chunked."""
 
     def on_end(self) -> None:
         """The answer ended where its framing said."""
@@ -45,15 +48,13 @@ class UpstreamConnection(asyncio.Protocol):
     """A connection of one pool; `sink` is None while it rests there."""
 
     __slots__ = (
-        "_complete",
-        "_head_size",
-        "_headers",
+        "_buffer",
+        "_keep_alive",
         "_lane",
-        "_parser",
-        "_parts",
-        "_status",
-        "_until_close",
+        "_left",
+        "_receive",
         "clock",
+        "closed",
         "got_bytes",
         "opened",
         "pool",
@@ -70,14 +71,12 @@ class UpstreamConnection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.touched = self.opened = clock.now
         self.served = 0
+        self.closed = False
         self.got_bytes = False
-        self._parser = httptools.HttpResponseParser(self)
-        self._headers: HeaderList = []
-        self._parts: list[bytes] = []
-        self._head_size = 0
-        self._status = 0
-        self._complete = False
-        self._until_close = False
+        self._buffer = b""
+        self._left = 0
+        self._keep_alive = False
+        self._receive: Callable[[Sink, bytes], None] = self._in_head
         self._lane: set[Watched] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -90,8 +89,8 @@ class UpstreamConnection(asyncio.Protocol):
         assert transport is not None
         self.sink = sink
         self.touched = self.clock.now
-        self.got_bytes = self._complete = self._until_close = False
-        self._head_size = 0
+        self.got_bytes = False
+        self._receive = self._in_head
         if len(body) > 16384:
             transport.writelines((head, body))
         else:
@@ -100,42 +99,118 @@ class UpstreamConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         sink = self.sink
         if sink is None:
+            # Bytes that nobody asked for: nobody may see them.
             self.close()
             return
         self.touched = self.clock.now
-        self.got_bytes = True
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            if self.sink is not None:
-                self._fail(bad_answer(_parse_error(error)))
+            self._receive(sink, data)
+        except WireError as error:
+            self._fail(bad_answer(str(error)))
+
+    # One method for each state of the answer being received.
+
+    def _in_head(self, sink: Sink, data: bytes) -> None:
+        self.got_bytes = True
+        if self._buffer:
+            data = self._buffer + data
+            self._buffer = b""
+        end = data.find(b"\r\n\r\n")
+        if end < 0:
+            if len(data) > wire.MAX_HEAD:
+                raise WireError("its head is too large")
+            self._buffer = data
             return
-        if self.sink is not sink:
+        head = wire.parse_head(data[:end])
+        rest = data[end + 4 :]
+        if head.status < 200:
+            if head.status == 101:
+                raise WireError("it switches protocols")
+            if rest:
+                self._in_head(sink, rest)
             return
-        parts = self._parts
-        if parts:
-            self._parts = []
-            sink.on_data(parts[0] if len(parts) == 1 else b"".join(parts))
-        elif not self._status:
-            self._head_size += len(data)
-            if self._head_size > MAX_HEAD:
-                self._fail(bad_answer("its head is too large"))
-                return
-        if self._complete and self.sink is sink:
+        length = self._left = head.length
+        self._keep_alive = head.keep_alive
+        if length == wire.CHUNKED:
+            self._receive = self._in_chunks
+        elif length == wire.UNTIL_CLOSE:
+            self._receive = self._in_rest
+        else:
+            self._receive = self._in_length
+        sink.on_head(head)
+        if (rest or length == 0) and self.sink is sink:
+            self._receive(sink, rest)
+
+    def _in_length(self, sink: Sink, data: bytes) -> None:
+        left = self._left = self._left - len(data)
+        if left > 0:
+            sink.on_data(data)
+            return
+        if left < 0:
+            self._keep_alive = False
+            data = data[:left]
+        if data:
+            sink.on_data(data)
+        if self.sink is sink:
             self._finish(sink)
+
+    def _in_rest(self, sink: Sink, data: bytes) -> None:
+        sink.on_data(data)
+
+    def _in_chunks(self, sink: Sink, data: bytes) -> None:
+        if self._buffer:
+            data = self._buffer + data
+            self._buffer = b""
+        at, count, end = wire.walk_chunks(data)
+        if at == len(data):
+            sink.on_chunks(data, count)
+            return
+        if at:
+            sink.on_chunks(data[:at], count)
+        if end >= 0:
+            self._receive = self._in_trailers
+            if self.sink is sink:
+                self._in_trailers(sink, data[end:])
+            return
+        self._buffer = data[at:]
+        if len(self._buffer) > HOLD_CHUNK and self.sink is sink:
+            self._split(sink)
+
+    def _split(self, sink: Sink) -> None:
+        """Pass on what is there of a large chunk, as a chunk of its own."""
+        size, start = wire.first_size(self._buffer)
+        there = len(self._buffer) - start
+        if size < 0 or there < 1 or there >= size:
+            return
+        piece = self._buffer[start:]
+        self._buffer = b"%x\r\n" % (size - there)
+        sink.on_chunks(wire.frame(piece), 1)
+
+    def _in_trailers(self, sink: Sink, data: bytes) -> None:
+        """Behind the last chunk: trailers are dropped, an empty line ends the answer."""
+        data = self._buffer + data
+        self._buffer = b""
+        while True:
+            end = data.find(b"\r\n")
+            if end < 0:
+                if len(data) > wire.MAX_HEAD:
+                    raise WireError("its trailers are too large")
+                self._buffer = data
+                return
+            line, data = data[:end], data[end + 2 :]
+            if not line:
+                break
+        if data:
+            self._keep_alive = False
+        self._finish(sink)
 
     def _finish(self, sink: Sink) -> None:
         self.sink = None
-        self._status = 0
         self.served += 1
         transport = self.transport
-        if (
-            self._parser.should_keep_alive()
-            and not self._until_close
-            and transport is not None
-            and not transport.get_write_buffer_size()
-        ):
-            transport.resume_reading()
+        if self._keep_alive and transport is not None and not transport.get_write_buffer_size():
+            if not transport.is_reading():
+                transport.resume_reading()
             self.pool.rest(self)
         else:
             self.close()
@@ -154,6 +229,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close at once; bytes not yet sent are dropped, so that the worker sees the end immediately."""
+        self.closed = True
         if self.transport is not None:
             self.transport.abort()
 
@@ -163,21 +239,16 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._lane is not None:
             self._lane.discard(self)
+        self.closed = True
         self.pool.lost(self)
         self.transport = None
         sink, self.sink = self.sink, None
         if sink is None:
             return
-        if self._until_close and self._status and exc is None:
+        if exc is None and self.got_bytes and self._receive == self._in_rest:
             sink.on_end()
-            return
-        sink.on_fault(connection_lost(sent=self.got_bytes or not self.served))
-
-    def pause_writing(self) -> None:
-        """Request bodies are whole in memory and counted there, so a slow worker holds up nobody."""
-
-    def resume_writing(self) -> None:
-        """See pause_writing."""
+        else:
+            sink.on_fault(connection_lost(sent=self.got_bytes or not self.served))
 
     def visit(self, now: float) -> None:
         quiet = now - self.touched
@@ -185,44 +256,3 @@ class UpstreamConnection(asyncio.Protocol):
             self.sink.on_quiet(quiet, now)
         elif quiet > self.pool.idle_limit or now - self.opened > self.pool.max_age:
             self.close()
-
-    # What httptools calls while it is fed.
-
-    def on_message_begin(self) -> None:
-        if self._complete:
-            # Bytes behind the end of the answer: nobody asked for them, and nobody may see them.
-            raise httptools.HttpParserError("bytes after the end of the answer")
-        self._headers = []
-        self._status = 0
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name.lower(), value))
-
-    def on_headers_complete(self) -> None:
-        status = self._parser.get_status_code()
-        if status < 200:
-            if status == 101:
-                raise httptools.HttpParserError("an upgrade that nobody asked for")
-            return
-        if status > 599:
-            raise httptools.HttpParserError("an impossible status")
-        self._status = status
-        headers = self._headers
-        self._until_close = status not in _BODYLESS and not any(
-            name == b"content-length" or name == b"transfer-encoding" for name, _ in headers
-        )
-        sink = self.sink
-        if sink is not None:
-            sink.on_head(status, headers)
-
-    def on_body(self, body: bytes) -> None:
-        self._parts.append(body)
-
-    def on_message_complete(self) -> None:
-        if self._status:
-            self._complete = True
-
-
-def _parse_error(error: httptools.HttpParserError) -> str:
-    cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
-    return f"it is not valid HTTP ({cause})" if cause is not None else "it is not valid HTTP"
