@@ -47,6 +47,4 @@ async def _bounded(call: Call, admission: Admission) -> Reply | None:
     call.client.service.plugin_failed(admission.name)
     if admission.open_on_error:
         return None
-    raise Reject(
-        503, "plugin_unavailable", f"The step '{admission.name}' {why}.", retry_after=1.0, whose=Whose.GATEWAY
-    )
+    raise Reject(503, "plugin_unavailable", f"The step '{admission.name}' {why}.", retry_after=1.0, whose=Whose.GATEWAY)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import orjson
-
 from tailrace.proxy.fault import Fault, Whose, bad_answer
 from tailrace.proxy.head import Head, streaming_head
 from tailrace.proxy.wire import JSON, TEXT
@@ -20,10 +19,18 @@ _PASSED_WITH_ERRORS = (b"retry-after", b"x-should-retry")
 
 def request(call: Call, attempt: Attempt) -> tuple[bytes, bytes]:
     """Head and body for one attempt."""
-    chain, worker, head, body = call.chain, attempt.worker, call.head, call.body
-    content = call.raw if body is None or not body.edited else body.render()
-    if attempt.entry.served_json is not None:
-        content = chain.with_model(call, attempt.entry, content)
+    worker, head, body = attempt.worker, call.head, call.body
+    served = attempt.entry.served_json
+    if body is None:
+        content = (
+            call.raw
+            if served is None or call.form is None
+            else call.form.replaced(b"model", orjson.loads(served).encode())
+        )
+    elif served is not None:
+        content = body.render({"model": served})
+    else:
+        content = body.render() if body.edited else call.raw
     lines = b"%b%b HTTP/1.1\r\n%b%bx-request-id: %b\r\n%baccept-encoding: identity\r\ncontent-length: %d\r\n\r\n" % (
         worker.post if head.method == "POST" else worker.request_line(head.method),
         head.target,
@@ -76,7 +83,8 @@ def error_of(attempt: Attempt, body: bytes, *, cut: bool = False) -> Fault:
     passed = tuple(
         pair
         for pair in attempt.head.headers
-        if pair[0] in _PASSED_WITH_ERRORS or pair[0].startswith((b"retry-after", b"x-ratelimit-", b"anthropic-ratelimit-"))
+        if pair[0] in _PASSED_WITH_ERRORS
+        or pair[0].startswith((b"retry-after", b"x-ratelimit-", b"anthropic-ratelimit-"))
     )
     kind = attempt.head.kind
     message, usable = _message(body) if kind == JSON and not cut else (None, False)

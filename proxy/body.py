@@ -7,11 +7,11 @@ edited reaches the worker byte for byte: spacing, number text, escapes and unkno
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import orjson
-
 from tailrace.proxy.depth import too_deep
 from tailrace.proxy.fault import Reject
 
@@ -99,11 +99,11 @@ class JsonBody:
         """Whether `render` differs from `raw`."""
         return self._edits is not None
 
-    def render(self) -> bytes:
-        """The bytes for the worker: those received, but for the fields edited."""
-        if not self._edits:
+    def render(self, also: Mapping[str, bytes] | None = None) -> bytes:
+        """The bytes for the worker: those received, but for the fields edited; `also` edits for this time only."""
+        if not self._edits and not also:
             return self.raw
-        edits = dict(self._edits)
+        edits: dict[str, bytes | None] = {**(self._edits or {}), **(also or {})}
         kept: list[bytes] = []
         for name, entry, value_at in self._entries():
             if name not in edits:

@@ -207,5 +207,3 @@ class Waiting:
         if kind is None:
             for recheck in call.chain.pipeline.recheck:
                 recheck(call)
-
-

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
-from tailrace.proxy.fleet import ModelEntry, Models
+from tailrace.proxy.fleet import Models
 from tailrace.proxy.pipeline import Pipeline
 from tailrace.proxy.routes import RouteTable
-from tailrace.proxy.settings import Limits, Timeouts
-
-if TYPE_CHECKING:
-    from tailrace.proxy.attempt import Attempt
-    from tailrace.proxy.call import Call
+from tailrace.proxy.settings import Compression, Limits, Timeouts
 
 HOLD_UNARY = 1 << 20
+
+
+class Running:
+    """How many calls of a chain are running."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +33,8 @@ class Chain:
     limits: Limits
     heartbeat: float
     created: int
+    compression: Compression
     forward_headers: frozenset[bytes] = frozenset()
-    answer_headers: frozenset[bytes] = frozenset()
     default_model: str | None = None
     hold_unary: int = HOLD_UNARY
-
-    def with_model(self, call: Call, entry: ModelEntry, body: bytes) -> bytes:
-        return body
+    calls: Running = field(default_factory=Running)

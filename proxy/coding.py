@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 
 import zstandard
-
 from tailrace.proxy.fault import Reject, too_large
 
 MAX_RATIO = 200

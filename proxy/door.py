@@ -1,4 +1,119 @@
-"""tmp"""
-from tailrace.proxy.peer import Peer
+"""A listening address of one process: accepts connections and says who is at their other end."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tailrace.proxy.peer import Peer, Trust
+from tailrace.proxy.server import ClientConnection
+from tailrace.proxy.settings import Listener, split_listen
+from tailrace.proxy.tls import ServerContext
+
+if TYPE_CHECKING:
+    from tailrace.proxy.head import RequestHead
+    from tailrace.proxy.service import Service
+
+log = logging.getLogger("tailrace")
+BACKLOG = 4096
+
+
 class Door:
-    def peer_of(self, transport): return Peer.of("127.0.0.1",secure=False,trusted=False)
+    """One listener of a process."""
+
+    def __init__(self, service: Service, settings: Listener, sock: socket.socket) -> None:
+        self._service = service
+        self._settings = settings
+        self._socket = sock
+        self._tls = ServerContext(settings.tls) if settings.tls is not None else None
+        self._server: asyncio.Server | None = None
+        networks = [ipaddress.ip_network(net) for net in settings.trusted_proxies if net != "unix"]
+        self._trust = Trust(networks, unix="unix" in settings.trusted_proxies)
+
+    async def open(self) -> None:
+        """Begin to accept."""
+        loop = self._service.loop
+        context = self._tls.context if self._tls is not None else None
+        if self._socket.family == socket.AF_UNIX:
+            self._server = await loop.create_unix_server(self._connection, sock=self._socket, ssl=context)
+        else:
+            self._server = await loop.create_server(self._connection, sock=self._socket, ssl=context, backlog=BACKLOG)
+
+    def _connection(self) -> ClientConnection:
+        return ClientConnection(self._service, self)
+
+    def close(self) -> None:
+        """Stop accepting; connections go on."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def refresh_tls(self) -> None:
+        """Take up a changed certificate; a bad one is reported and the old one stays."""
+        if self._tls is None:
+            return
+        try:
+            if self._tls.refresh():
+                log.info("%s: certificate read again", self._settings.address)
+        except (OSError, ssl.SSLError) as error:
+            log.error(
+                "%s: the changed certificate cannot be used, the old one stays: %s", self._settings.address, error
+            )
+
+    @property
+    def shown(self) -> str:
+        """The address as a URL."""
+        scheme = "https" if self._settings.tls is not None else "http"
+        if self._socket.family == socket.AF_UNIX:
+            return self._settings.address
+        host, port = self._socket.getsockname()[:2]
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+    def peer_of(self, transport: asyncio.BaseTransport) -> Peer:
+        """Who is at the other end of a socket."""
+        name = transport.get_extra_info("peername")
+        address = name[0] if isinstance(name, tuple) else "unix"
+        return Peer.of(address, secure=self._tls is not None, trusted=self._trust.covers(address))
+
+    def client_of(self, peer: Peer, head: RequestHead) -> Peer:
+        """The client that a trusted peer speaks for."""
+        return self._trust.client_of(peer, head.all(b"x-forwarded-for"), head.get(b"x-forwarded-proto"))
+
+
+def bind(listener: Listener) -> socket.socket:
+    """A listening socket for an address; raises OSError."""
+    host, port = split_listen(listener.address)
+    if port < 0:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        _remove_stale(host)
+        sock.bind(host)
+    else:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((host, port))
+    sock.listen(BACKLOG)
+    sock.setblocking(False)
+    return sock
+
+
+def _remove_stale(path: str) -> None:
+    """Remove a socket file that nobody listens on any more."""
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        probe.connect(path)
+    except FileNotFoundError:
+        return
+    except ConnectionRefusedError:
+        Path(path).unlink(missing_ok=True)
+    else:
+        raise OSError(98, f"somebody listens on {path} already")
+    finally:
+        probe.close()

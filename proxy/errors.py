@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import orjson
-
 from tailrace.proxy.fault import Fault
 from tailrace.proxy.head import Head
 
@@ -40,9 +39,7 @@ def body_of(fault: Fault, *, anthropic: bool, request_id: str) -> bytes:
     kind = _OPENAI_TYPES.get(fault.status, "invalid_request_error" if fault.status < 500 else "server_error")
     if fault.code in _FINAL_CODES:
         kind = fault.code
-    return orjson.dumps(
-        {"error": {"message": fault.message, "type": kind, "param": fault.param, "code": fault.code}}
-    )
+    return orjson.dumps({"error": {"message": fault.message, "type": kind, "param": fault.param, "code": fault.code}})
 
 
 def answer(fault: Fault, *, anthropic: bool, request_id: str) -> tuple[Head, bytes]:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
-
 from tailrace.proxy.address import Address
 from tailrace.proxy.pool import ConnectionPool
 from tailrace.proxy.standing import Standing
@@ -22,14 +21,27 @@ MAX_CANDIDATES = 8
 class Worker:
     """One replica. `inflight` counts this process's calls from the moment of choice to the end of the attempt."""
 
-    __slots__ = ("address", "connections", "drained", "headers", "inflight", "name", "pools", "post", "standing")
+    __slots__ = (
+        "address",
+        "connections",
+        "credentials",
+        "drained",
+        "headers",
+        "inflight",
+        "name",
+        "pools",
+        "post",
+        "standing",
+    )
 
     def __init__(self, address: Address, connections: ConnectionPool) -> None:
         self.name = address.shown
         self.post = b"POST " + address.prefix.encode()
-        self.headers = b"host: %b\r\n" % address.authority
         self.address = address
         self.connections = connections
+        self.credentials = b""
+        self.headers = b""
+        self.hop(b"")
         self.inflight = 0
         self.standing = Standing()
         self.drained = False
@@ -38,6 +50,10 @@ class Worker:
     def request_line(self, method: str) -> bytes:
         """The start of a request line: method and this worker's path prefix; `post` is that of most."""
         return b"%b %b" % (method.encode(), self.address.prefix.encode())
+
+    def hop(self, lines: bytes) -> None:
+        """Set what is said to this worker on every request: its name, its credentials and the hop's own lines."""
+        self.headers = b"host: %b\r\n%b%b" % (self.address.authority, self.credentials, lines)
 
     @property
     def eligible(self) -> bool:
@@ -110,9 +126,6 @@ class ModelEntry:
         if len(candidates) > MAX_CANDIDATES:
             return random.sample(candidates, MAX_CANDIDATES)
         return candidates
-
-
-
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,7 @@ class RequestHead:
         "version",
     )
 
-    def __init__(
-        self, method: str, path: str, query: bytes, target: bytes, headers: HeaderList, version: str
-    ) -> None:
+    def __init__(self, method: str, path: str, query: bytes, target: bytes, headers: HeaderList, version: str) -> None:
         self.method = method
         self.path = path
         self.query = query

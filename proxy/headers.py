@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-
 HOP_BY_HOP = frozenset(
     {
         b"connection",
@@ -116,9 +115,7 @@ def answer_rule(name: bytes) -> tuple[int, bytes]:
     rule = _NAMED.get(low, PASS)
     if not _TOKEN.match(name):
         rule = BAD
-    elif rule in (HOST, EXPECT) or (low in HOP_BY_HOP and rule == PASS):
-        rule = DROP
-    elif low in _ANSWER_DROPPED or low.startswith(_ANSWER_PREFIXES):
+    elif rule in (HOST, EXPECT) or (low in HOP_BY_HOP and rule == PASS) or low in _ANSWER_DROPPED or low.startswith(_ANSWER_PREFIXES):
         rule = DROP
     return rule, low
 
@@ -150,5 +147,3 @@ def safe_value(text: str, limit: int = 256) -> bytes:
         else:
             out += b"%%%02X" % byte
     return bytes(out)
-
-

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from tailrace.proxy import coding
+from tailrace.proxy import headers as rules
 from tailrace.proxy.body import JsonBody, invalid
 from tailrace.proxy.fault import Reject, too_large
 from tailrace.proxy.head import HeaderList, RequestHead
-from tailrace.proxy import headers as rules
 from tailrace.proxy.headers import request_rule, request_rules, without_named
 from tailrace.proxy.multipart import Form
 from tailrace.proxy.routes import Shape

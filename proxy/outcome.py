@@ -42,7 +42,7 @@ class Outcome:
     `status` is what the client saw or, in a stream that had already begun, what it would have seen.
     """
 
-    __slots__ = ("delivered_bytes", "ending", "fault", "first_content_ns", "finished_ns", "status", "usage")
+    __slots__ = ("delivered_bytes", "ending", "fault", "finished_ns", "first_content_ns", "status", "usage")
 
     def __init__(self, ending: Ending, status: int, fault: Fault | None = None) -> None:
         self.ending = ending

@@ -121,9 +121,7 @@ class ConnectionPool:
         """How many connections wait for use."""
         return len(self._idle)
 
-    async def _connect(
-        self, done: Callable[[UpstreamConnection], None], failed: Callable[[Fault], None]
-    ) -> None:
+    async def _connect(self, done: Callable[[UpstreamConnection], None], failed: Callable[[Fault], None]) -> None:
         try:
             async with asyncio.timeout(self.connect_limit):
                 connection = await self._open()

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tailrace.proxy.attempt import Attempt
-from tailrace.proxy.fleet import MAX_CANDIDATES
 from tailrace.proxy.fault import Failed, Fault, Whose, no_worker
+from tailrace.proxy.fleet import MAX_CANDIDATES
 from tailrace.proxy.outcome import AttemptEnd
 from tailrace.proxy.plugin import Target
 from tailrace.proxy.stride import Signal
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
-    from tailrace.proxy.fleet import ModelEntry, Worker
+    from tailrace.proxy.fleet import Worker
 
 MAX_TRIES = 3
 

@@ -135,9 +135,7 @@ class StreamRelay:
             self.on_data(data)
 
     def _needs_look(self, data: bytes) -> bool:
-        return (
-            self._terminal or self._n1 in data or self._n2 in data or self._n3 in data or self._n4 in data
-        )
+        return self._terminal or self._n1 in data or self._n2 in data or self._n3 in data or self._n4 in data
 
     def on_data(self, data: bytes) -> None:
         if not self._sse:
@@ -222,10 +220,7 @@ class StreamRelay:
             self._fail(fault)
 
     def on_quiet(self, quiet: float, now: float) -> None:
-        if self._terminal and now - self._done_at > GRACE:
-            self._close_upstream()
-            self._finish()
-        elif self._finished and not self._tail and quiet > 2 * GRACE:
+        if (self._terminal and now - self._done_at > GRACE) or (self._finished and not self._tail and quiet > 2 * GRACE):
             self._close_upstream()
             self._finish()
         elif quiet > self._gap and not self._client.paused:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import orjson
-
-from tailrace.proxy.fault import Reject
+from tailrace.proxy.fault import Reject, Whose
 from tailrace.proxy.head import Reply, streaming_head
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.taps import Taps
@@ -73,3 +73,12 @@ def not_found(call: Call) -> Reply:
 def options(call: Call) -> Reply:
     """OPTIONS without a plugin that knows better."""
     return Reply(204, b"", headers=[(b"allow", b"GET, POST, OPTIONS")], source="options")
+
+
+def unsupported(what: str) -> Callable[[Call], Reply]:
+    """Refuse a family of paths that needs state a gateway does not keep."""
+
+    def refuse(call: Call) -> Reply:
+        raise Reject(501, "not_supported", f"This gateway does not serve {what}.", whose=Whose.GATEWAY)
+
+    return refuse

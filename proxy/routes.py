@@ -13,6 +13,7 @@ from tailrace.proxy.fault import Reject
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
+    from tailrace.proxy.fleet import Pool
     from tailrace.proxy.head import Reply
 
 
@@ -28,7 +29,8 @@ class Shape(StrEnum):
 class Route:
     """One path of the data port.
 
-    `dialect` is None where answers never stream. `expects` is a field that every good unary answer has; `text_answers` says that plain text is a good answer too. `local` answers in the gateway, from memory.
+    `dialect` is None where answers never stream. `expects` is a field that every good unary answer has; `text_answers` says that plain text is a good answer too. `local` answers in the gateway, from memory;
+    `pool` names where an opaque path is forwarded to.
     """
 
     path: str
@@ -40,6 +42,7 @@ class Route:
     expects: bytes = b""
     text_answers: bool = False
     local: Callable[[Call], Reply] | None = None
+    pool: Pool | None = None
 
 
 def _post(path: str, name: str, dialect: Dialect | None = None, **rest: object) -> Route:
@@ -117,4 +120,6 @@ class RouteTable:
 
 def wrong_method(call: Call) -> Reply:
     """A known path with a method it has not."""
-    raise Reject(405, "method_not_allowed", f"{call.head.method} is not allowed on {call.route.path}.", kind="unmatched")
+    raise Reject(
+        405, "method_not_allowed", f"{call.head.method} is not allowed on {call.route.path}.", kind="unmatched"
+    )

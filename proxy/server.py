@@ -11,7 +11,6 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 import httptools
-
 from tailrace.proxy import framing
 from tailrace.proxy.address import tune
 from tailrace.proxy.body import invalid
@@ -202,9 +201,12 @@ class ClientConnection(asyncio.Protocol):
         chain = self.service.chain
         parser = self._parser
         head = self._head
-        if head is None or head.headers != self._headers or self._head_url != self._url or self._head_chain is not chain:
-            head = self._read_head(chain)
-        elif head.method != parser.get_method().decode() or head.version != parser.get_http_version():
+        if (
+            head is None
+            or head.headers != self._headers
+            or self._head_url != self._url
+            or self._head_chain is not chain
+        ) or head.method != parser.get_method().decode() or head.version != parser.get_http_version():
             head = self._read_head(chain)
         peer = self.peer
         if peer.trusted:
@@ -247,10 +249,17 @@ class ClientConnection(asyncio.Protocol):
             self.call = call = self._queue.popleft()
             self.started = False
             self.chunked = call.head.version == "1.1"
+            self.service.began(call)
             task = Stride(serve(call), self.loop)
             if self.call is call:
                 self._task = task
         self._advancing = False
+
+    async def drained(self) -> None:
+        """Wait until the client takes bytes again."""
+        if self.paused:
+            self.writable = self.loop.create_future()
+            await self.writable
 
     def proceed(self) -> None:
         """Tell a client that waits for it to send its body."""

@@ -1,12 +1,14 @@
-"""What all connections of one process share."""
+"""What all connections of one process share: the present chain, the clock, memory, and who must hear of a call's end."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from tailrace.proxy.memory import BodyMemory
+from tailrace.proxy.settings import Limits
 from tailrace.proxy.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -18,32 +20,83 @@ if TYPE_CHECKING:
 
 
 class Service:
-    def __init__(self, chain: Chain) -> None:
-        self.chain = chain
-        self.loop = asyncio.get_running_loop()
-        self.sweep = Sweep(self.loop)
+    """The shared part of one process."""
+
+    chain: Chain
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
+        self.loop = loop
+        self.sweep = Sweep(loop)
         self.clock = self.sweep.clock
-        self.memory = BodyMemory(chain.limits.body_memory)
+        self.memory = BodyMemory(limits.body_memory)
         self.connections: set[ClientConnection] = set()
         self.draining = False
+        self.ready = True
+        self.active = 0
         self._prefix = "req_" + os.urandom(6).hex()
         self._count = 0
+        self._retiring: dict[int, tuple[Chain, AsyncExitStack]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def use(self, chain: Chain, old_lives: AsyncExitStack | None) -> None:
+        """Serve new calls by `chain`; what the old one's plugins hold is closed once its last call is over."""
+        old = getattr(self, "chain", None)
+        self.chain = chain
+        self.memory.limit = chain.limits.body_memory
+        if old is not None and old_lives is not None:
+            self._retiring[old.generation] = (old, old_lives)
+            self._retire(old)
 
     def next_id(self) -> str:
+        """A request id: unique to this process's life, and to the request."""
         self._count = count = self._count + 1
         return f"{self._prefix}{count:08x}"
 
     def connected(self, connection: ClientConnection) -> None:
+        """A client connected; above the limit it is turned away at once."""
+        if len(self.connections) >= self.chain.limits.connections:
+            connection.transport.abort()
         self.connections.add(connection)
 
     def disconnected(self, connection: ClientConnection) -> None:
+        """A client's connection has ended."""
         self.connections.discard(connection)
 
+    def began(self, call: Call) -> None:
+        """A call begins to be served."""
+        self.active += 1
+        call.chain.calls.count += 1
+
     def refused(self, fault: Fault) -> None:
-        pass
+        """A request was refused before it became a call."""
 
     def plugin_failed(self, name: str) -> None:
-        pass
+        """A plugin failed or took too long."""
 
     def completed(self, call: Call, outcome: Outcome) -> None:
-        pass
+        """A call is over."""
+        self.active -= 1
+        calls = call.chain.calls
+        calls.count -= 1
+        if not calls.count and call.chain is not self.chain:
+            self._retire(call.chain)
+
+    def _retire(self, chain: Chain) -> None:
+        if chain.calls.count or chain.generation not in self._retiring:
+            return
+        _, lives = self._retiring.pop(chain.generation)
+        task = self.loop.create_task(lives.aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """Abort every connection and close what retired chains still hold."""
+        self.sweep.stop()
+        for connection in tuple(self.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+        await asyncio.sleep(0)
+        for _, lives in self._retiring.values():
+            await lives.aclose()
+        if self._closing:
+            await asyncio.wait(self._closing)

@@ -6,10 +6,11 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from tailrace.proxy.address import Address, AddressError
-from tailrace.proxy.config import Above, AtLeast, NotEmpty, Seconds, Secret, Size, setting
+from tailrace.proxy.config import Above, AtLeast, AtMost, NotEmpty, Seconds, Secret, Size, setting
+from tailrace.proxy.entry import PluginEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +78,14 @@ class Limits:
         default=128, help="nesting of a JSON body", why="tool schemas rarely pass 20; engines fail near 1,000"
     )
     body_memory: Annotated[Size, AtLeast(1 << 20)] = setting(
-        default=1 << 30, help="all bodies held at once by one process; 503 above", why="a burst must not end in the OOM killer"
+        default=1 << 30,
+        help="all bodies held at once by one process; 503 above",
+        why="a burst must not end in the OOM killer",
     )
     connections: Annotated[int, AtLeast(1)] = setting(
-        default=20000, help="client connections of one process; above, new ones are closed", why="each costs up to 30 KB"
+        default=20000,
+        help="client connections of one process; above, new ones are closed",
+        why="each costs up to 30 KB",
     )
 
 
@@ -148,7 +153,9 @@ def split_listen(address: str) -> tuple[str, int]:
 class ClientTls:
     """How workers are verified, and what is shown to them (mTLS)."""
 
-    ca: Path | None = setting(default=None, help="PEM bundle that signs the workers' certificates; system roots otherwise")
+    ca: Path | None = setting(
+        default=None, help="PEM bundle that signs the workers' certificates; system roots otherwise"
+    )
     cert: Path | None = setting(default=None, help="PEM client certificate")
     key: Path | None = setting(default=None, help="PEM key of the client certificate")
 
@@ -179,7 +186,7 @@ class ModelSettings:
 
     pool: str | None = setting(default=None, help="a name under `pools`")
     workers: tuple[str, ...] = setting(default=(), help="or the workers themselves")
-    served_as: str | None = setting(default=None, help="the name the workers know the model by")
+    served_as: str | None = setting(default=None, key="as", help="the name the workers know the model by")
     lora: str | None = setting(default=None, help="an adapter; only workers that list it are asked")
     rename: bool = setting(default=False, help="answers carry the client's name in place of the workers'")
 
@@ -190,6 +197,102 @@ class ModelSettings:
         if self.served_as is not None and self.lora is not None:
             yield "`as` and `lora` both name what the workers serve: give one"
         yield from worker_faults(self.workers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassThrough:
+    """A further path that is forwarded as it is; a path ending in * takes everything below."""
+
+    path: str = setting(help="/path or /path/*")
+    pool: str = setting(help="a name under `pools`")
+    methods: tuple[str, ...] = setting(default=("POST",), help="methods that are forwarded")
+
+    def check(self) -> Iterable[str]:
+        """Faults of the path."""
+        if not self.path.startswith("/") or "*" in self.path[:-1]:
+            yield f"'{self.path}': expected /path or /path/*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compression:
+    """Answers compressed for clients that ask for it."""
+
+    codings: tuple[Literal["zstd", "gzip"], ...] = setting(default=("zstd", "gzip"), help="what is offered; [] is off")
+    at_least: Size = setting(default=1024, help="smaller whole answers stay as they are", why="headers cost more")
+    streams: bool = setting(default=True, help="streams too, each event flushed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admin:
+    """The admin port: health, metrics, workers and configuration."""
+
+    shorthand: ClassVar[str] = "address"
+
+    address: str = setting(default="127.0.0.1:9090", help="HOST:PORT; off switches it off")
+    token: Secret | None = setting(default=None, help="required as a bearer token; needed off loopback")
+
+    def check(self) -> Iterable[str]:
+        """An admin port that others can reach needs a token."""
+        if self.address == "off":
+            return
+        try:
+            host, _ = split_listen(self.address)
+        except ValueError as error:
+            yield str(error)
+            return
+        if host.startswith("/") or ipaddress.ip_address(host).is_loopback:
+            return
+        if self.token is None:
+            yield f"'{self.address}' can be reached by others: give a `token`, or listen on 127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relay:
+    """What gateways and sidecars have in common."""
+
+    listen: Annotated[tuple[Listener, ...], NotEmpty()] = setting(help="where clients connect; one or a list")
+    processes: Annotated[int, AtLeast(1), AtMost(256)] = setting(
+        default=1, help="worker processes on the same sockets", why="one process fills one core"
+    )
+    plugins: tuple[PluginEntry, ...] = setting(default=(), help="the chain, in order")
+    timeouts: Timeouts = setting(default_factory=Timeouts, help="every wait has a limit")
+    limits: Limits = setting(default_factory=Limits, help="bounds on what clients may send")
+    heartbeat: Seconds = setting(
+        default=3.0, help="silence before a stream gets a comment; 0 is off", why="balancers cut silent connections"
+    )
+    admin: Admin = setting(default_factory=Admin, help="the admin port")
+    pre_stop: Seconds = setting(
+        default=5.0, help="after SIGTERM, connections are still accepted for this long", why="balancers learn late"
+    )
+    drain: Seconds = setting(default=600.0, help="after that, running streams may take this long", why="long answers")
+    hop_key: Secret | None = setting(default=None, help="shared by gateways and sidecars; sidecars require it")
+    compression: Compression = setting(default_factory=Compression, help="compressed answers")
+    forward_headers: tuple[str, ...] = setting(
+        default=(), help="credential headers of clients that workers get", why="credentials stay here"
+    )
+    routes: tuple[PassThrough, ...] = setting(default=(), help="further paths that are forwarded as they are")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway(Relay):
+    """A gateway's file."""
+
+    role: Literal["gateway"] = setting(default="gateway", help="what this process is")
+    models: Annotated[dict[str, ModelSettings], NotEmpty()] = setting(help="model names that clients may use")
+    pools: dict[str, PoolSettings] = setting(default_factory=dict, help="named groups of workers")
+    default_model: str | None = setting(default=None, help="for requests that name none")
+
+    def check(self) -> Iterable[str]:
+        """Names that must exist."""
+        for name, model in self.models.items():
+            if model.pool is not None and model.pool not in self.pools:
+                known = ", ".join(self.pools) or "none"
+                yield f"models.{name}: there is no pool '{model.pool}'; pools: {known}"
+        for route in self.routes:
+            if route.pool not in self.pools:
+                yield f"routes: there is no pool '{route.pool}' for {route.path}"
+        if self.default_model is not None and self.default_model not in self.models:
+            yield f"default_model: there is no model '{self.default_model}'"
 
 
 def worker_faults(urls: Iterable[str]) -> Iterable[str]:

@@ -9,7 +9,7 @@ A dataclass may have, beside its fields:
 """
 
 from tailrace.proxy.config.bounds import Above, AtLeast, AtMost, Bound, Matching, NotEmpty, Port, Share
-from tailrace.proxy.config.decode import decode, decode_fields, decode_source
+from tailrace.proxy.config.decode import decode, decode_as, decode_fields, decode_source
 from tailrace.proxy.config.defaults import defaults
 from tailrace.proxy.config.flaws import ConfigError, Flaw, Flaws
 from tailrace.proxy.config.node import Node
@@ -42,6 +42,7 @@ __all__ = [
     "Size",
     "Source",
     "decode",
+    "decode_as",
     "decode_fields",
     "decode_source",
     "defaults",

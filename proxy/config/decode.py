@@ -1,6 +1,6 @@
 """From nodes to typed, frozen dataclasses."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tailrace.proxy.config.flaws import Flaws
 from tailrace.proxy.config.node import Node
@@ -18,6 +18,12 @@ def decode(cls: type[T], node: Node, flaws: Flaws) -> T | None:
     """
     flaws.extend(node.origin.flaws)
     value: T | Bad = shape_of(cls).decode(node, flaws)
+    return None if isinstance(value, Bad) else value
+
+
+def decode_as(annotation: Any, node: Node, flaws: Flaws) -> Any:
+    """A value of any annotation that a field may have, or None with at least one flaw noted."""
+    value = shape_of(annotation).decode(node, flaws)
     return None if isinstance(value, Bad) else value
 
 

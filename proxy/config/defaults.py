@@ -23,7 +23,7 @@ def defaults(cls: type) -> Iterator[tuple[str, str, str]]:
 def _of_record(record: Record, prefix: str, instance: Any, above: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:
     above = (*above, record.cls)
     for key, (field, shape) in record.fields.items():
-        default = default_of(field) if instance is None else getattr(instance, key)
+        default = default_of(field) if instance is None else getattr(instance, field.name)
         dotted = prefix + key
         nested = _nested(shape)
         if nested is None or nested[1] or default is None or default is dataclasses.MISSING:

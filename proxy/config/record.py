@@ -13,7 +13,7 @@ from tailrace.proxy.config.flaws import ConfigError, Flaws, name
 from tailrace.proxy.config.foreign import masked
 from tailrace.proxy.config.node import Node
 from tailrace.proxy.config.record_schema import define, object_schema
-from tailrace.proxy.config.setting import is_required
+from tailrace.proxy.config.setting import is_required, key_of
 from tailrace.proxy.config.shape import BAD, Definitions, Json, Shape
 
 # Names an editor's schema inside the file itself; it says nothing to the program.
@@ -31,13 +31,13 @@ class Record(Shape):
 
     @cached_property
     def fields(self) -> dict[str, tuple["dataclasses.Field[Any]", Shape]]:
-        """The fields by name. Found at first use: a dataclass may hold itself."""
+        """The fields by the key that stands for them. Found at first use: a dataclass may hold itself."""
         hints = typing.get_type_hints(self.cls, include_extras=True)
         found = {}
         for field in dataclasses.fields(self.cls):
             if field.init:
                 try:
-                    found[field.name] = (field, self._shape_of(hints[field.name]))
+                    found[key_of(field)] = (field, self._shape_of(hints[field.name]))
                 except TypeError as error:
                     raise TypeError(f"{self.cls.__qualname__}.{field.name}: {error}") from None
         return found
@@ -93,7 +93,7 @@ class Record(Shape):
         if missing or not sound or any(value is BAD for value in values.values()):
             return BAD
         try:
-            built = self.cls(**values)
+            built = self.cls(**{self.fields[key][0].name: value for key, value in values.items()})
         except ValueError as error:
             flaws.add(node, str(error))
             return BAD
@@ -131,7 +131,7 @@ class Record(Shape):
     def plain(self, value: Any) -> Any:
         if hasattr(self.cls, "to_plain"):
             return masked(value.to_plain())
-        return {key: shape.plain(getattr(value, key)) for key, (_, shape) in self.fields.items()}
+        return {key: shape.plain(getattr(value, field.name)) for key, (field, shape) in self.fields.items()}
 
     def schema(self, definitions: Definitions) -> Json:
         return define(self.cls, lambda: self._described(definitions), definitions)

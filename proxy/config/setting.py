@@ -8,17 +8,21 @@ T = TypeVar("T")
 
 HELP: Final = "tailrace.help"
 WHY: Final = "tailrace.why"
+KEY: Final = "tailrace.key"
 
 
 @overload
-def setting(*, default: T, help: str = "", why: str = "") -> T: ...
+def setting(*, default: T, help: str = "", why: str = "", key: str = "") -> T: ...
 @overload
-def setting(*, default_factory: Callable[[], T], help: str = "", why: str = "") -> T: ...
+def setting(*, default_factory: Callable[[], T], help: str = "", why: str = "", key: str = "") -> T: ...
 @overload
-def setting(*, help: str = "", why: str = "") -> Any: ...
-def setting(*, help: str = "", why: str = "", **default: Any) -> Any:  # noqa: A002
-    """`dataclasses.field` with one line of help, and the reason for its default."""
-    return dataclasses.field(**default, metadata={HELP: help, WHY: why})
+def setting(*, help: str = "", why: str = "", key: str = "") -> Any: ...
+def setting(*, help: str = "", why: str = "", key: str = "", **default: Any) -> Any:  # noqa: A002
+    """`dataclasses.field` with one line of help, and the reason for its default.
+
+    `key` is the key in the file where it differs from the field's name, which cannot be a Python keyword.
+    """
+    return dataclasses.field(**default, metadata={HELP: help, WHY: why, KEY: key})
 
 
 def is_required(field: "dataclasses.Field[Any]") -> bool:
@@ -39,3 +43,8 @@ def help_of(field: "dataclasses.Field[Any]") -> str:
 def why_of(field: "dataclasses.Field[Any]") -> str:
     """Why its default is what it is."""
     return str(field.metadata.get(WHY, ""))
+
+
+def key_of(field: "dataclasses.Field[Any]") -> str:
+    """The key that stands for the field in a file."""
+    return str(field.metadata.get(KEY) or field.name)

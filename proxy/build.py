@@ -1,0 +1,137 @@
+"""From settings to a Chain: workers are kept over reloads, everything else is built anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import orjson
+from tailrace.proxy.address import Address
+from tailrace.proxy.chain import Chain
+from tailrace.proxy.fleet import ModelEntry, Models, Pool, Worker
+from tailrace.proxy.pipeline import Pipeline
+from tailrace.proxy.pool import ConnectionPool, PoolLimits
+from tailrace.proxy.replies import list_models, not_found, options, show_model, unsupported
+from tailrace.proxy.routes import INFERENCE, UNSUPPORTED, Route, RouteTable, Shape
+from tailrace.proxy.settings import ClientTls, Gateway, ModelSettings, PoolSettings, Relay, Timeouts
+from tailrace.proxy.sweep import Sweep
+from tailrace.proxy.tls import ClientContext
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What identifies a worker over reloads: where it is and how it is reached."""
+
+    shown: str
+    tls: ClientTls | None
+    api_key: str
+    limits: PoolLimits
+
+
+class Roster:
+    """All workers of a process by identity, so that a reload keeps their connections and counts."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._workers: dict[_Way, Worker] = {}
+
+    @property
+    def workers(self) -> Iterable[Worker]:
+        """Every worker of the present configuration."""
+        return self._workers.values()
+
+    def pools(self, settings: Mapping[str, PoolSettings], timeouts: Timeouts) -> dict[str, Pool]:
+        """The pools of a configuration; workers that it no longer names are retired."""
+        limits = PoolLimits(timeouts.upstream_idle, timeouts.upstream_age, timeouts.connect)
+        kept: dict[_Way, Worker] = {}
+        pools = {}
+        for name, pool in settings.items():
+            members = []
+            for url in pool.workers:
+                key = pool.api_key.reveal() if pool.api_key is not None else ""
+                address = Address.parse(url)
+                way = _Way(address.shown, pool.tls, key, limits)
+                worker = kept.get(way) or self._workers.get(way)
+                if worker is None:
+                    address.user_timeout = timeouts.unacknowledged
+                    worker = self._hire(address, pool, key, limits)
+                kept[way] = worker
+                members.append(worker)
+            pools[name] = Pool(name, members)
+        for way, worker in self._workers.items():
+            if way not in kept:
+                worker.connections.close()
+        self._workers = kept
+        for worker in kept.values():
+            worker.pools = [pool for pool in pools.values() if worker in pool.workers]
+        return pools
+
+    def _hire(self, address: Address, pool: PoolSettings, key: str, limits: PoolLimits) -> Worker:
+        context = ClientContext(pool.tls) if address.tls else None
+        connections = ConnectionPool(address, context.current if context else None, self._sweep, limits)
+        worker = Worker(address, connections)
+        if key:
+            worker.credentials = b"authorization: Bearer %b\r\n" % key.encode()
+        return worker
+
+    def close(self) -> None:
+        """Close every resting connection."""
+        for worker in self._workers.values():
+            worker.connections.close()
+
+
+def all_pools(settings: Gateway) -> dict[str, PoolSettings]:
+    """The named pools and one for each model that lists its workers itself."""
+    pools = dict(settings.pools)
+    for name, model in settings.models.items():
+        if model.workers:
+            pools[f"model:{name}"] = PoolSettings(workers=model.workers)
+    return pools
+
+
+def models_of(settings: Mapping[str, ModelSettings], pools: Mapping[str, Pool]) -> Models:
+    """The model names that clients may use; the pools keep their candidates in step."""
+    entries = {}
+    for name, model in settings.items():
+        pool = pools[model.pool or f"model:{name}"]
+        served = model.lora or model.served_as or name
+        entry = ModelEntry(name, pool, served, adapter=model.lora is not None, rename=model.rename)
+        pool.attach(entry)
+        entries[name] = entry
+    for pool in pools.values():
+        pool.rebuild()
+    written = {form: entry for name, entry in entries.items() for form in (orjson.dumps(name),)}
+    return Models(entries, {}, written)
+
+
+def chain_of(settings: Relay, pipeline: Pipeline, models: Models, pools: Mapping[str, Pool], generation: int) -> Chain:
+    """The chain of a configuration."""
+    return Chain(
+        generation=generation,
+        pipeline=pipeline,
+        models=models,
+        routes=route_table(settings, pools),
+        timeouts=settings.timeouts,
+        limits=settings.limits,
+        heartbeat=settings.heartbeat,
+        created=int(time.time()),
+        compression=settings.compression,
+        forward_headers=frozenset(name.lower().encode() for name in settings.forward_headers),
+        default_model=settings.default_model if isinstance(settings, Gateway) else None,
+    )
+
+
+def route_table(settings: Relay, pools: Mapping[str, Pool]) -> RouteTable:
+    """The paths of the data port."""
+    table = RouteTable(INFERENCE, not_found, options)
+    table.add(Route("/v1/models", "models", "GET", Shape.OPAQUE, local=list_models), options)
+    table.add(Route("/v1/models/*", "models", "GET", Shape.OPAQUE, local=show_model), options)
+    for path, what in UNSUPPORTED:
+        refuse = unsupported(what)
+        for form in (path, path + "/*"):
+            table.add(Route(form, "unsupported", "*", Shape.OPAQUE, local=refuse), options)
+    for route in settings.routes:
+        for method in route.methods:
+            table.add(Route(route.path, "pass_through", method, Shape.OPAQUE, pool=pools[route.pool]), options)
+    return table

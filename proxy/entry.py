@@ -1,0 +1,155 @@
+"""One entry of the `plugins:` list: which plugin, its configuration, and when and how it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+from tailrace.proxy import registry
+from tailrace.proxy.config import Above, AtLeast, Flaws, Node, decode, decode_as, setting
+from tailrace.proxy.pipeline import Link
+from tailrace.proxy.plugin import AnyPlugin, Key
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+
+DEFAULT_BUDGET_MS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """Conditions on a call; all that are given must hold. Judged once, when the plugin is first reached."""
+
+    model: tuple[str, ...] = setting(default=(), help="model names, as clients write them")
+    route: tuple[str, ...] = setting(default=(), help="route names: chat, completions, messages, …")
+    stream: bool | None = setting(default=None, help="only streaming calls, or only others")
+
+    def holds(self, call: Call) -> bool:
+        """Whether a call meets the conditions."""
+        if self.route and call.route.name not in self.route:
+            return False
+        if self.model and call.model not in self.model:
+            return False
+        return self.stream is None or self.stream == call.stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What an entry says beside the plugin's own configuration."""
+
+    when: When | None = setting(default=None, help="only for these calls")
+    budget_ms: Annotated[float, Above(0)] | None = setting(
+        default=None, help=f"how long it may wait, in ms; {DEFAULT_BUDGET_MS:g} for plugins that wait on a network"
+    )
+    on_error: Literal["open", "closed"] = setting(
+        default="closed", help="whether its failure lets the call pass or refuses it"
+    )
+    weight: Annotated[float, AtLeast(0)] = setting(default=1.0, help="the weight of its worker scores")
+
+
+_TERMS = frozenset(field.name for field in dataclasses.fields(Terms))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginEntry:
+    """`- name: {config}` with `when`, `budget_ms`, `on_error` and `weight` beside it."""
+
+    name: str
+    plugin: type[AnyPlugin]
+    config: Any
+    terms: Terms
+
+    @classmethod
+    def from_node(cls, node: Node, flaws: Flaws) -> PluginEntry | None:
+        """Read an entry; a bare name stands for a plugin with its defaults."""
+        if node.kind == "scalar":
+            return cls._build(node, node.as_text(), None, Terms(), flaws)
+        named = [(key, value) for key, value in node.items() if key.text not in _TERMS]
+        if len(named) != 1:
+            found = ", ".join(key.text for key, _ in named) or "none"
+            flaws.add(node, f"a plugin entry names one plugin, got {found}; write `- name: {{…}}`")
+            return None
+        key, value = named[0]
+        terms = _terms_of(node, flaws)
+        return None if terms is None else cls._build(key, key.text, value, terms, flaws)
+
+    @classmethod
+    def _build(cls, node: Node, name: str, value: Node | None, terms: Terms, flaws: Flaws) -> PluginEntry | None:
+        try:
+            plugin = registry.plugin(name)
+        except registry.UnknownName as error:
+            flaws.add(node, str(error))
+            return None
+        if value is None or value.is_null:
+            missing = [
+                field.name
+                for field in dataclasses.fields(plugin.Config)
+                if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+            ]
+            if missing:
+                flaws.add(node, f"plugin '{name}' needs {', '.join(missing)}")
+                return None
+            return cls(name=name, plugin=plugin, config=plugin.Config(), terms=terms)
+        config = decode(plugin.Config, value, flaws)
+        return None if config is None else cls(name=name, plugin=plugin, config=config, terms=terms)
+
+    def to_plain(self) -> dict[str, object]:
+        """The entry as YAML would have it, defaults filled in."""
+        plain: dict[str, object] = {self.name: self.config}
+        for field in dataclasses.fields(Terms):
+            value = getattr(self.terms, field.name)
+            if value != field.default:
+                plain[field.name] = value
+        return plain
+
+    @classmethod
+    def node_schema(cls, nested: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        """The schema of an entry: any installed plugin with its configuration, or any class by its path."""
+        terms = nested(Terms)
+        entries: list[dict[str, Any]] = [{"enum": registry.names("plugins")}]
+        for name in registry.names("plugins"):
+            config = nested(registry.plugin(name).Config)
+            entries.append(
+                {"type": "object", "required": [name], "properties": {name: {"anyOf": [config, {"type": "null"}]}}}
+            )
+        entries.append({"type": "object", "patternProperties": {".+:.+": {}}})
+        return {
+            "anyOf": entries,
+            "$comment": f"beside the plugin: {', '.join(sorted(_TERMS))}",
+            "$defs": {"terms": terms},
+        }
+
+    def link(self) -> Link:
+        """The entry as a link of the chain."""
+        terms = self.terms
+        budget = terms.budget_ms
+        if budget is None and self.plugin.waits:
+            budget = DEFAULT_BUDGET_MS
+        return Link(
+            self.plugin(self.config),
+            self.name,
+            when=None if terms.when is None else _judged_once(terms.when),
+            budget=None if budget is None else budget / 1000,
+            open_on_error=terms.on_error == "open",
+            weight=terms.weight,
+        )
+
+
+def _judged_once(when: When) -> Callable[[Call], bool]:
+    key: Key[bool] = Key("when")
+
+    def holds(call: Call) -> bool:
+        if key not in call:
+            call[key] = when.holds(call)
+        return call[key]
+
+    return holds
+
+
+def _terms_of(node: Node, flaws: Flaws) -> Terms | None:
+    hints = get_type_hints(Terms, include_extras=True)
+    before = len(flaws)
+    values = {key.text: decode_as(hints[key.text], value, flaws) for key, value in node.items() if key.text in _TERMS}
+    return None if len(flaws) != before else Terms(**values)
