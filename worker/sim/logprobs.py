@@ -19,10 +19,10 @@ def ranked(seq: Sequence, count: int) -> Ranked:
     drawn = crc32(b"logprob", seq.state)
     at = -0.05 - (drawn % 20_000) / 10_000
     found: Ranked = [(token, at)]
-    for other in alternatives(seq.state, before, count):
-        if other != token:
-            at -= 0.1 + (crc32(b"next", drawn) % 10_000) / 10_000
-            found.append((other, at))
+    others = [other for other in alternatives(seq.state, before, count + 1) if other != token]
+    for other in others[:count]:
+        at -= 0.1 + (crc32(b"next", drawn) % 10_000) / 10_000
+        found.append((other, at))
     return found
 
 

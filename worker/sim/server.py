@@ -75,6 +75,8 @@ class Sim:
 
     def terminate(self, timeout: float | None = None) -> None:
         """Do what SIGTERM does: drain for `timeout` seconds, or hang open streams where it is 0."""
+        if self.engine.state == "dead":
+            self.stop()
         if self.engine.state != "serving":
             return
         timeout = self.settings.shutdown_timeout if timeout is None else timeout

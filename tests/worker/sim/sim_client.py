@@ -134,3 +134,26 @@ async def until(true: Any, seconds: float = 5.0) -> None:
     async with asyncio.timeout(seconds):
         while not true():
             await asyncio.sleep(0.001)
+
+
+STREAM = HELLO | {"stream": True, "max_tokens": 9}
+
+
+async def begin(sim: Sim, path: str = CHAT, body: dict[str, Any] = STREAM) -> Any:
+    """Send a request on a connection that is kept alive."""
+    reader, writer = await connect(sim)
+    raw = json.dumps(body).encode()
+    writer.write(head_of("POST", path, raw, {}) + raw)
+    return reader, writer
+
+
+async def rest(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Answer:
+    """What still comes on a connection that ends."""
+    raw = await reader.read()
+    writer.close()
+    return read_answer(raw)
+
+
+def contents(answer: Answer) -> int:
+    """How many chunks of a chat stream say something."""
+    return sum(bool(e["choices"][0]["delta"].get("content")) for e in answer.events if "choices" in e)

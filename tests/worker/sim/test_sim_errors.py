@@ -129,7 +129,7 @@ async def open_stream(sim: Any) -> Any:
 def test_prompt_and_output_together_too_long() -> None:
     async def ask() -> None:
         async with running(max_model_len=100) as sim:
-            refused = await fetch(sim, COMPLETIONS, {"prompt": [10] * 60, "max_tokens": 41})
+            refused = await fetch(sim, COMPLETIONS, {"prompt": [10] * 70, "max_tokens": 41})
             assert refused.status == 400
             assert refused.json["error"]["param"] == "input_tokens"
             assert (

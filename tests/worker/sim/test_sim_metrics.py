@@ -1,11 +1,13 @@
 """`/metrics` says what happened, in vLLM's names and Prometheus' format."""
 
+import json
 import re
 
 import pytest
-from sim_client import CHAT, HELLO, fetch, get, run, running
+from sim_client import CHAT, HELLO, connect, fetch, get, head_of, run, running, until
 from tailrace.worker.sim import Adapter
 from tailrace.worker.sim.exposition import _number
+from tailrace.worker.sim.metrics import Histogram
 
 # Families of the reference capture that load balancers and dashboards read.
 FAMILIES = {
@@ -83,10 +85,6 @@ def test_page_agrees_with_what_was_done() -> None:
 
 
 def test_gauges_show_the_present() -> None:
-    import json
-
-    from sim_client import connect, head_of, until
-
     async def ask() -> None:
         knobs = {"itl_ms": 60_000, "max_num_seqs": 2, "block_size": 16, "num_gpu_blocks": 10}
         async with running(**knobs, lora_modules=(Adapter(name="law", path="/law"),)) as sim:
@@ -126,6 +124,13 @@ def test_buckets_are_those_of_the_capture_and_cumulative() -> None:
                 assert values == sorted(values)
 
     run(ask())
+
+
+def test_values_fall_into_the_bucket_whose_bound_they_do_not_exceed() -> None:
+    counted = Histogram((1.0, 2.0))
+    for value, times in ((0.5, 1), (1.0, 2), (1.5, 4), (9.0, 8)):
+        counted.observe(value, times)
+    assert (counted.buckets, counted.count, counted.sum) == ([3, 4, 8], 15, 0.5 + 2 + 6 + 72)
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,8 @@ def test_late_wake_up_says_all_that_is_due() -> None:
     bench.clock._now += 0.035
     bench.advance(0)
     assert len(seq.ids) == 1 + 3
+    assert bench.metrics.iteration.buckets[:2] == [1, 1]  # one step of one token, one of three
+    assert (bench.metrics.itl.count, bench.metrics.itl.sum) == (3, pytest.approx(0.035))
     bench.advance(5)
     assert len(seq.ids) == 1 + 4
 

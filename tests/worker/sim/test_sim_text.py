@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sim_client import CHAT, COMPLETIONS, HELLO, fetch, run, running
+from tailrace.worker.sim import Adapter
 from tailrace.worker.sim.tokenizer import EOS, ID_OF, IM_START, VOCAB_SIZE
 from tailrace.worker.sim.words import BROKEN
 
@@ -109,8 +110,6 @@ def test_sampling_varies_only_when_it_may() -> None:
 
 
 def test_models_and_adapters_say_different_things() -> None:
-    from tailrace.worker.sim import Adapter
-
     async def ask() -> None:
         async with running(lora_modules=(Adapter(name="law", path="/law"),)) as sim:
             texts = {
@@ -178,5 +177,68 @@ def test_prompts_of_all_four_kinds() -> None:
                 texts.append(answer["choices"][0]["text"])
                 assert [c["index"] for c in answer["choices"]] == list(range(len(answer["choices"])))
             assert len(set(texts)) == 1
+
+    run(ask())
+
+
+def test_streamed_ids_are_those_of_the_whole_answer() -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            for path, prompt in ((CHAT, HELLO), (COMPLETIONS, {"prompt": "the mill", "temperature": 0})):
+                body = prompt | {"max_tokens": 9, "return_token_ids": True}
+                whole = (await fetch(sim, path, body)).json
+                events = (await fetch(sim, path, body | {"stream": True})).events[:-1]
+                choices = [event["choices"][0] for event in events]
+                ids = [token for choice in choices for token in choice.get("token_ids") or []]
+                assert ids == whole["choices"][0]["token_ids"]
+                # The prompt's ids come once, with the first chunk.
+                prompts = [one.get("prompt_token_ids") for one in (events if path == CHAT else choices)]
+                expected = whole["prompt_token_ids"] if path == CHAT else whole["choices"][0]["prompt_token_ids"]
+                assert prompts == [expected] + [None] * (len(prompts) - 1)
+
+    run(ask())
+
+
+def test_usage_counts_a_prompt_once_however_many_choices() -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            one = HELLO | {"temperature": 1, "max_tokens": 4}
+            single = (await fetch(sim, CHAT, one)).json["usage"]
+            for more in ({}, {"stream": True, "stream_options": {"include_usage": True}}):
+                answer = await fetch(sim, CHAT, one | {"n": 3} | more)
+                usage = answer.events[-2]["usage"] if more else answer.json["usage"]
+                assert usage["prompt_tokens"] == single["prompt_tokens"]
+                assert usage["completion_tokens"] == 3 * single["completion_tokens"] == 12
+                assert usage["total_tokens"] == usage["prompt_tokens"] + 12
+
+    run(ask())
+
+
+def test_continuous_usage_counts_along() -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            options = {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+            for path, prompt, opening in ((CHAT, HELLO, [0]), (COMPLETIONS, {"prompt": "the mill"}, [])):
+                events = (await fetch(sim, path, prompt | {"max_tokens": 5} | options)).events[:-1]
+                counts = [event["usage"]["completion_tokens"] for event in events]
+                assert counts == [*opening, 1, 2, 3, 4, 5, 5]
+
+    run(ask())
+
+
+def test_probabilities_of_completions_line_up_with_the_text() -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            body = {"prompt": "the mill", "max_tokens": 6, "temperature": 0, "logprobs": 2}
+            whole = (await fetch(sim, COMPLETIONS, body)).json["choices"][0]
+            told = whole["logprobs"]
+            assert list(told) == ["text_offset", "token_logprobs", "tokens", "top_logprobs"]
+            for at, token in zip(told["text_offset"], told["tokens"], strict=True):
+                assert whole["text"][at:].startswith(token)
+            assert [len(top) for top in told["top_logprobs"]] == [3] * 6
+            events = (await fetch(sim, COMPLETIONS, body | {"stream": True})).events[:-1]
+            streamed = [event["choices"][0]["logprobs"] for event in events]
+            for name in told:
+                assert [one[name][0] for one in streamed] == told[name]
 
     run(ask())
