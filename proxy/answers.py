@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.sse import Event
 
+_RESPONSE_ID = re.compile(rb'"id":\s*"(resp_[A-Za-z0-9_-]{1,128})"')
 _PASSED_WITH_ERRORS = (b"retry-after", b"x-should-retry")
 
 
@@ -52,6 +54,15 @@ def head_of(attempt: Attempt) -> Head:
     if attempt.streaming:
         streaming_head(head)
     return head
+
+
+def note_birth(call: Call, attempt: Attempt) -> None:
+    """Remember who made a response, so that calls that refer to it find the way."""
+    for piece in attempt.held:
+        found = _RESPONSE_ID.search(piece)
+        if found is not None:
+            call.chain.births.remember(found.group(1).decode(), attempt.worker)
+            return
 
 
 def no_answer(attempt: Attempt) -> str | None:

@@ -52,7 +52,7 @@ class JsonBody:
         # Where the fields fill the body to the byte, there is no room for a key that came twice: each adds two quotes,
         # a colon and a comma, the object itself two braces less the last comma.
         fields = self.fields
-        size = 4 * len(fields) + 1 + sum(map(len, fields)) + sum(map(len, map(memoryview, fields.values())))
+        size = 4 * len(fields) + 1 + sum(map(len, fields)) + sum([len(memoryview(value)) for value in fields.values()])
         if size != len(raw):
             self._refuse_duplicates()
 
@@ -74,7 +74,7 @@ class JsonBody:
     def flag(self, name: str) -> bool:
         """Whether a field is literally true."""
         raw = self.fields.get(name)
-        return raw is not None and memoryview(raw) == b"true"
+        return raw is not None and bytes(raw) == b"true"
 
     def edit(self, name: str, value: bytes | None) -> None:
         """Give a top-level field another JSON value, or none at all."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import orjson
 from tailrace.proxy.address import Address
-from tailrace.proxy.chain import Chain
+from tailrace.proxy.births import Births
+from tailrace.proxy.chain import HOLD_UNARY, Chain
 from tailrace.proxy.fleet import ModelEntry, Models, Pool, Worker
 from tailrace.proxy.pipeline import Pipeline
 from tailrace.proxy.pool import ConnectionPool, PoolLimits
@@ -105,7 +106,14 @@ def models_of(settings: Mapping[str, ModelSettings], pools: Mapping[str, Pool]) 
     return Models(entries, {}, written)
 
 
-def chain_of(settings: Relay, pipeline: Pipeline, models: Models, pools: Mapping[str, Pool], generation: int) -> Chain:
+def chain_of(
+    settings: Relay,
+    pipeline: Pipeline,
+    models: Models,
+    pools: Mapping[str, Pool],
+    births: Births,
+    generation: int,
+) -> Chain:
     """The chain of a configuration."""
     return Chain(
         generation=generation,
@@ -117,6 +125,10 @@ def chain_of(settings: Relay, pipeline: Pipeline, models: Models, pools: Mapping
         heartbeat=settings.heartbeat,
         created=int(time.time()),
         compression=settings.compression,
+        births=births,
+        pins={worker: ModelEntry("", pool, "") for pool in pools.values() for worker in pool.workers},
+        taps=bool(pipeline.on_stream or pipeline.needs or any(entry.rename for entry in models.entries.values())),
+        hold_unary=settings.limits.body if pipeline.on_stream or pipeline.needs else HOLD_UNARY,
         forward_headers=frozenset(name.lower().encode() for name in settings.forward_headers),
         default_model=settings.default_model if isinstance(settings, Gateway) else None,
     )
@@ -133,5 +145,8 @@ def route_table(settings: Relay, pools: Mapping[str, Pool]) -> RouteTable:
             table.add(Route(form, "unsupported", "*", Shape.OPAQUE, local=refuse), options)
     for route in settings.routes:
         for method in route.methods:
-            table.add(Route(route.path, "pass_through", method, Shape.OPAQUE, pool=pools[route.pool]), options)
+            entry = ModelEntry(route.path, pools[route.pool], route.path)
+            pools[route.pool].attach(entry)
+            entry.rebuild()
+            table.add(Route(route.path, "pass_through", method, Shape.OPAQUE, entry=entry), options)
     return table

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
     from tailrace.proxy.body import JsonBody
     from tailrace.proxy.chain import Chain
-    from tailrace.proxy.fleet import ModelEntry
+    from tailrace.proxy.fleet import ModelEntry, Worker
+    from tailrace.proxy.harvest import Harvest
     from tailrace.proxy.head import RequestHead
     from tailrace.proxy.multipart import Form
     from tailrace.proxy.outcome import Outcome
@@ -42,6 +43,9 @@ class Call:
     stream = False
     race: Race | None = None
     usage: Usage | None = None
+    token_ids: list[int] | None = None
+    harvest: Harvest | None = None
+    pinned: Worker | None = None
     outcome: Outcome | None = None
     answered_head: Head | None = None
     source = ""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tailrace.proxy.fleet import Models
+from tailrace.proxy.births import Births
+from tailrace.proxy.fleet import ModelEntry, Models, Worker
 from tailrace.proxy.pipeline import Pipeline
 from tailrace.proxy.routes import RouteTable
 from tailrace.proxy.settings import Compression, Limits, Timeouts
@@ -37,4 +39,7 @@ class Chain:
     forward_headers: frozenset[bytes] = frozenset()
     default_model: str | None = None
     hold_unary: int = HOLD_UNARY
+    taps: bool = False
+    births: Births
+    pins: Mapping[Worker, ModelEntry]
     calls: Running = field(default_factory=Running)

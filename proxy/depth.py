@@ -15,10 +15,7 @@ _SMALL = 8192
 
 def too_deep(raw: bytes, limit: int) -> bool:
     """Whether valid JSON nests deeper than `limit`; exact, whatever its strings contain."""
-    if len(raw) < _SMALL:
-        many = raw.count(b"{") + raw.count(b"[") > limit
-    else:
-        many = _more_than(raw, limit)
+    many = raw.count(b"{") + raw.count(b"[") > limit if len(raw) < _SMALL else _more_than(raw, limit)
     return many and _depth_above(_brackets(raw), limit)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from tailrace.proxy import registry
-from tailrace.proxy.config import Above, AtLeast, Flaws, Node, decode, decode_as, setting
+from tailrace.proxy.config import Above, AtLeast, Flaws, Node, decode_as, setting
 from tailrace.proxy.pipeline import Link
 from tailrace.proxy.plugin import AnyPlugin, Key
 
@@ -92,7 +92,7 @@ class PluginEntry:
                 flaws.add(node, f"plugin '{name}' needs {', '.join(missing)}")
                 return None
             return cls(name=name, plugin=plugin, config=plugin.Config(), terms=terms)
-        config = decode(plugin.Config, value, flaws)
+        config = decode_as(plugin.Config, value, flaws)
         return None if config is None else cls(name=name, plugin=plugin, config=config, terms=terms)
 
     def to_plain(self) -> dict[str, object]:

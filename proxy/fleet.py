@@ -60,6 +60,11 @@ class Worker:
         """Whether new calls may go to it."""
         return not self.drained and self.standing.takes_calls
 
+    @property
+    def reachable(self) -> bool:
+        """Whether calls that only this worker can answer may still go to it."""
+        return not self.standing.dead
+
     def changed(self) -> None:
         """Rebuild what depends on this worker's standing."""
         for pool in self.pools:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from tailrace.proxy.births import Births
 from tailrace.proxy.build import Roster, all_pools, chain_of, models_of
 from tailrace.proxy.chain import Chain
 from tailrace.proxy.door import Door, bind
@@ -26,6 +27,7 @@ class GatewayProcess:
         self.settings = settings
         self.service = Service(asyncio.get_running_loop(), settings.limits)
         self.roster = Roster(self.service.sweep)
+        self.births = Births()
         self.doors: list[Door] = []
         self.pools: dict[str, Pool] = {}
         self._generation = 0
@@ -47,7 +49,7 @@ class GatewayProcess:
         self._generation += 1
         pools = self.roster.pools(all_pools(settings), settings.timeouts)
         models = models_of(settings.models, pools)
-        chain = chain_of(settings, pipeline, models, pools, self._generation)
+        chain = chain_of(settings, pipeline, models, pools, self.births, self._generation)
         self.settings, self.pools = settings, pools
         old, self._lives = self._lives, lives
         self.service.use(chain, old)

@@ -115,7 +115,12 @@ def answer_rule(name: bytes) -> tuple[int, bytes]:
     rule = _NAMED.get(low, PASS)
     if not _TOKEN.match(name):
         rule = BAD
-    elif rule in (HOST, EXPECT) or (low in HOP_BY_HOP and rule == PASS) or low in _ANSWER_DROPPED or low.startswith(_ANSWER_PREFIXES):
+    elif (
+        rule in (HOST, EXPECT)
+        or (low in HOP_BY_HOP and rule == PASS)
+        or low in _ANSWER_DROPPED
+        or low.startswith(_ANSWER_PREFIXES)
+    ):
         rule = DROP
     return rule, low
 

@@ -104,6 +104,10 @@ def read_body(call: Call) -> None:
     if b"content-encoding" in folded:
         call.raw = coding.decode(call.raw, folded[b"content-encoding"], limits.body)
     if route.shape is Shape.OPAQUE:
+        if route.pinned:
+            pin(call, head.path.split("/")[3])
+        else:
+            call.entry = route.entry
         return
     kind = folded.get(b"content-type", b"")
     if route.shape is Shape.MULTIPART:
@@ -123,6 +127,10 @@ def read_json(call: Call) -> None:
     fields = body.fields
     if route.dialect is not None and "stream" in fields:
         call.stream = body.flag("stream")
+    if route.births and "previous_response_id" in fields:
+        previous = body.text("previous_response_id") if bytes(fields["previous_response_id"]) != b"null" else None
+        if previous is not None:
+            pin(call, previous)
     written = fields.get("model")
     if written is not None:
         entry = chain.models.written.get(bytes(written))
@@ -163,3 +171,19 @@ def check_json_type(kind: bytes) -> None:
         raise Reject(415, "unsupported_media_type", "The request body must be application/json.", kind="bad_request")
     if b"charset" in parameters and b"utf-8" not in parameters and b"utf8" not in parameters:
         raise Reject(415, "unsupported_media_type", "The request body must be UTF-8.", kind="bad_request")
+
+
+def pin(call: Call, response_id: str) -> None:
+    """Send a call that refers to a stored response to the worker that holds it; raises Reject(404)."""
+    chain = call.chain
+    worker = chain.births.find(response_id, chain.pins)
+    if worker is None:
+        raise Reject(
+            404,
+            "response_not_found",
+            f"The response '{response_id[:64]}' is not known: its worker is gone, or it was made too long ago.",
+            param="previous_response_id",
+            kind="bad_request",
+        )
+    call.pinned = worker
+    call.entry = chain.pins[worker]

@@ -114,7 +114,9 @@ class Race(Signal[Attempt]):
         if target is not None and target.model is not None:
             entry = call.chain.models.resolve(target.model) or entry
         candidates: Sequence[Worker]
-        if target is None:
+        if call.pinned is not None:
+            candidates = (call.pinned,) if call.pinned.reachable else ()
+        elif target is None:
             candidates = entry.candidates if len(entry.candidates) <= MAX_CANDIDATES else entry.draw()
         elif target.worker is not None:
             candidates = (target.worker,)
@@ -196,7 +198,7 @@ class Race(Signal[Attempt]):
 
 
 def most_useful(faults: Sequence[Fault]) -> Fault:
-    """The fault that tells the client most: what is wrong with the request, then a hint when to retry, then the last."""
+    """The fault that tells the client most: what is wrong with its request, then when to retry, then the last."""
     for fault in faults:
         if fault.whose is Whose.CLIENT:
             return fault

@@ -30,7 +30,9 @@ GRACE = 1.0
 async def relay(call: Call, attempt: Attempt) -> Outcome:
     """Show a committed attempt to the client, whole or as it comes."""
     head = answers.head_of(attempt)
-    taps = Taps.of(call, head) if call.chain.pipeline.on_stream else None
+    if call.route.births:
+        answers.note_birth(call, attempt)
+    taps = Taps.of(call, head) if call.chain.taps else None
     call.answer(head)
     if attempt.ended and not attempt.streaming and not call.client.started:
         body = attempt.held[0] if len(attempt.held) == 1 else b"".join(attempt.held)
@@ -72,7 +74,7 @@ class StreamRelay:
         self._attempt = attempt
         self._client = call.client
         self._send = call.client.send if taps is None else taps.sender(call.client.send)
-        self._raw = taps is None and call.client.passes_chunks
+        self._raw = False
         self._taps = taps
         self.done: Signal[Outcome] = Signal()
         self._sse = attempt.streaming
@@ -88,6 +90,7 @@ class StreamRelay:
         """Take over the exchange, with what the attempt has held back so far."""
         attempt, client = self._attempt, self._client
         client.relay = self
+        self._raw = self._taps is None and client.passes_chunks
         connection = attempt.connection
         if connection is not None and connection.sink is attempt:
             connection.sink = self
@@ -220,7 +223,9 @@ class StreamRelay:
             self._fail(fault)
 
     def on_quiet(self, quiet: float, now: float) -> None:
-        if (self._terminal and now - self._done_at > GRACE) or (self._finished and not self._tail and quiet > 2 * GRACE):
+        if (self._terminal and now - self._done_at > GRACE) or (
+            self._finished and not self._tail and quiet > 2 * GRACE
+        ):
             self._close_upstream()
             self._finish()
         elif quiet > self._gap and not self._client.paused:

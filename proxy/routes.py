@@ -13,7 +13,7 @@ from tailrace.proxy.fault import Reject
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
-    from tailrace.proxy.fleet import Pool
+    from tailrace.proxy.fleet import ModelEntry
     from tailrace.proxy.head import Reply
 
 
@@ -29,8 +29,10 @@ class Shape(StrEnum):
 class Route:
     """One path of the data port.
 
-    `dialect` is None where answers never stream. `expects` is a field that every good unary answer has; `text_answers` says that plain text is a good answer too. `local` answers in the gateway, from memory;
-    `pool` names where an opaque path is forwarded to.
+    `dialect` is None where answers never stream. `expects` is a field that every good unary answer has; `text_answers`
+    says that plain text is a good answer too. `local` answers in the gateway, from memory. `entry` is where an opaque
+    path is forwarded to; a `pinned` one goes to the worker that made the response id in its path; `births` routes
+    note such ids down.
     """
 
     path: str
@@ -42,7 +44,9 @@ class Route:
     expects: bytes = b""
     text_answers: bool = False
     local: Callable[[Call], Reply] | None = None
-    pool: Pool | None = None
+    entry: ModelEntry | None = None
+    pinned: bool = False
+    births: bool = False
 
 
 def _post(path: str, name: str, dialect: Dialect | None = None, **rest: object) -> Route:
@@ -54,7 +58,8 @@ _AUDIO: dict[str, object] = {"expects": b'"text"', "text_answers": True}
 INFERENCE: tuple[Route, ...] = (
     _post("/v1/chat/completions", "chat", dialects.CHAT, expects=b'"choices"'),
     _post("/v1/completions", "completions", dialects.COMPLETIONS, expects=b'"choices"'),
-    _post("/v1/responses", "responses", dialects.RESPONSES, expects=b'"output"'),
+    _post("/v1/responses", "responses", dialects.RESPONSES, expects=b'"output"', births=True),
+    Route("/v1/responses/*", "responses", "*", Shape.OPAQUE, dialects.RESPONSES, pinned=True),
     _post("/v1/messages", "messages", dialects.MESSAGES, anthropic=True, expects=b'"content"'),
     _post("/v1/messages/count_tokens", "count_tokens", anthropic=True, expects=b'"input_tokens"'),
     _post("/v1/embeddings", "embeddings", expects=b'"data"'),

@@ -11,6 +11,7 @@ from tailrace.proxy.errors import answer as error_answer
 from tailrace.proxy.errors import event as error_event
 from tailrace.proxy.fault import Failed, Fault, Reject, Whose
 from tailrace.proxy.finish import finish
+from tailrace.proxy.harvest import ask
 from tailrace.proxy.intake import read_body
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.race import Race
@@ -38,6 +39,8 @@ async def serve(call: Call) -> None:
         if local is None:
             read_body(call)
         reply = await admit(call) if pipeline.on_request else None
+        if pipeline.needs:
+            call.harvest = ask(call)
         if reply is None and local is not None:
             reply = local(call)
         if reply is not None:

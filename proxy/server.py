@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 import httptools
-from tailrace.proxy import framing
+from tailrace.proxy import compress, framing
 from tailrace.proxy.address import tune
 from tailrace.proxy.body import invalid
 from tailrace.proxy.call import Call
@@ -42,6 +42,7 @@ class ClientConnection(asyncio.Protocol):
         "_advancing",
         "_body_since",
         "_closing",
+        "_encoder",
         "_head",
         "_head_chain",
         "_head_size",
@@ -102,6 +103,7 @@ class ClientConnection(asyncio.Protocol):
         self._task: Stride | None = None
         self._advancing = False
         self._closing = False
+        self._encoder: compress.Encoder | None = None
         self._lingering = False
         self._body_since = 0.0
         self._lane: set[Watched] | None = None
@@ -152,12 +154,12 @@ class ClientConnection(asyncio.Protocol):
         self._queue.clear()
         if self._reading is not None and self._reading is not self.call:
             self._reading.drop()
-        call, self._reading = self.call, None
-        if call is not None:
+        current, self._reading = self.call, None
+        if current is not None:
             if self.relay is not None:
                 self.relay.client_left()
-            if call.race is not None:
-                call.race.cancel()
+            if current.race is not None:
+                current.race.cancel()
             if self._task is not None:
                 self._task.cancel()
         self.service.disconnected(self)
@@ -202,11 +204,15 @@ class ClientConnection(asyncio.Protocol):
         parser = self._parser
         head = self._head
         if (
-            head is None
-            or head.headers != self._headers
-            or self._head_url != self._url
-            or self._head_chain is not chain
-        ) or head.method != parser.get_method().decode() or head.version != parser.get_http_version():
+            (
+                head is None
+                or head.headers != self._headers
+                or self._head_url != self._url
+                or self._head_chain is not chain
+            )
+            or head.method != parser.get_method().decode()
+            or head.version != parser.get_http_version()
+        ):
             head = self._read_head(chain)
         peer = self.peer
         if peer.trusted:
@@ -270,6 +276,8 @@ class ClientConnection(asyncio.Protocol):
         call = self.call
         assert call is not None
         close = self._closes_after(call)
+        if len(body) >= call.chain.compression.at_least:
+            body = self._compressed(call, head, body)
         lines = framing.head_lines(head, call.id)
         self.started = True
         if call.head.method == "HEAD" or head.status in (204, 304):
@@ -279,12 +287,25 @@ class ClientConnection(asyncio.Protocol):
             length = b"content-length: %d\r\n" % len(body)
         self.transport.write(lines + length + (b"connection: close\r\n\r\n" if close else b"\r\n") + body)
 
+    def _compressed(self, call: Call, head: Head, body: bytes) -> bytes:
+        coding = compress.chosen(call.chain.compression, call.head.folded.get(b"accept-encoding"), head)
+        if coding is None:
+            return body
+        compress.mark(head, coding)
+        return compress.whole(coding, body)
+
     def begin(self, head: Head) -> None:
         """Start an answer whose length is not known; its head leaves with the first bytes."""
         if self.started:
             return
         call = self.call
         assert call is not None
+        self._encoder = None
+        if call.chain.compression.streams:
+            coding = compress.chosen(call.chain.compression, call.head.folded.get(b"accept-encoding"), head)
+            if coding is not None:
+                compress.mark(head, coding)
+                self._encoder = compress.encoder(coding)
         lines = framing.head_lines(head, call.id)
         self.started = True
         if self.chunked:
@@ -297,7 +318,7 @@ class ClientConnection(asyncio.Protocol):
     @property
     def passes_chunks(self) -> bool:
         """Whether a worker's chunks may go on with their own framing."""
-        return self.chunked
+        return self.chunked and self._encoder is None
 
     def send_chunks(self, chunks: bytes) -> None:
         """Send some of the body that is framed already."""
@@ -310,6 +331,8 @@ class ClientConnection(asyncio.Protocol):
         """Send some of the body."""
         if not data:
             return
+        if self._encoder is not None:
+            data = self._encoder.piece(data)
         if self.chunked:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         if self._pending:
@@ -319,6 +342,9 @@ class ClientConnection(asyncio.Protocol):
 
     def end(self) -> None:
         """Send the end of the framing."""
+        if self._encoder is not None:
+            rest, self._encoder = self._encoder.end(), None
+            self.send(rest)
         data = self._pending
         self._pending = b""
         if self.chunked:

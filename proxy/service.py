@@ -1,4 +1,4 @@
-"""What all connections of one process share: the present chain, the clock, memory, and who must hear of a call's end."""
+"""What all connections of one process share: the present chain, the clock, memory, and who hears of a call's end."""
 
 from __future__ import annotations
 

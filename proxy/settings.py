@@ -219,7 +219,11 @@ class Compression:
 
     codings: tuple[Literal["zstd", "gzip"], ...] = setting(default=("zstd", "gzip"), help="what is offered; [] is off")
     at_least: Size = setting(default=1024, help="smaller whole answers stay as they are", why="headers cost more")
-    streams: bool = setting(default=True, help="streams too, each event flushed")
+    streams: bool = setting(
+        default=False,
+        help="streams too, each event flushed",
+        why="SDKs ask for gzip on every call; on a token stream it costs more CPU than it saves bytes",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from asyncio.tasks import _enter_task, _leave_task, current_task  # type: ignore[attr-defined]
+from asyncio.tasks import _enter_task, _leave_task, current_task
 from collections.abc import Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
@@ -69,7 +69,7 @@ class Stride:
         self.resume()
 
     def resume(self, error: BaseException | None = None) -> None:
-        """Take a step; asked for while one is being taken, it changes nothing, since the step sees the result itself."""
+        """Take a step; asked for while one is being taken it changes nothing: the step sees the result itself."""
         if self._running or self._done:
             return
         if self._must_cancel:
@@ -80,7 +80,7 @@ class Stride:
         outer = current_task(loop)
         if outer is not None:
             _leave_task(loop, outer)
-        _enter_task(loop, self)
+        _enter_task(loop, self)  # type: ignore[arg-type]
         self._running = True
         try:
             waited = self._run(self._coro.send, None) if error is None else self._run(self._coro.throw, error)
@@ -101,7 +101,7 @@ class Stride:
                 self._must_cancel = False
         finally:
             self._running = False
-            _leave_task(loop, self)
+            _leave_task(loop, self)  # type: ignore[arg-type]
             if outer is not None:
                 _enter_task(loop, outer)
 

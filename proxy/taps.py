@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import orjson
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.plugin import Edit, Watch
+from tailrace.proxy.rename import Rename
 from tailrace.proxy.sse import Event, Splitter
 
 if TYPE_CHECKING:
@@ -22,14 +24,26 @@ class Taps:
     __slots__ = ("_edits", "_splitter", "_watches")
 
     def __init__(self, taps: list[Watch | Edit]) -> None:
-        self._edits: list[Edit] = [tap for tap in taps if hasattr(tap, "body")]  # type: ignore[misc]
-        self._watches: list[Watch] = [tap for tap in taps if not hasattr(tap, "body")]  # type: ignore[misc]
+        self._edits: list[Edit] = []
+        self._watches: list[Watch] = []
+        for tap in taps:
+            if isinstance(tap, Edit):
+                self._edits.append(tap)
+            else:
+                self._watches.append(tap)
         self._splitter = Splitter()
 
     @classmethod
     def of(cls, call: Call, head: Head) -> Taps | None:
-        """The taps that this call's plugins want, or None where there are none."""
-        taps = [tap for tap in (on_stream(call, head) for on_stream in call.chain.pipeline.on_stream) if tap]
+        """The core's own taps and those that plugins want, or None where there are none."""
+        taps: list[Watch | Edit] = [] if call.harvest is None else [call.harvest]
+        for on_stream in call.chain.pipeline.on_stream:
+            tap = on_stream(call, head)
+            if tap is not None:
+                taps.append(tap)
+        entry = call.entry
+        if entry is not None and entry.rename:
+            taps.append(Rename(orjson.dumps(entry.name)))
         return cls(taps) if taps else None
 
     def sender(self, send: Send) -> Send:

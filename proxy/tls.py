@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 from pathlib import Path
 
@@ -13,7 +12,7 @@ def _stamp(*paths: Path | None) -> tuple[tuple[int, int], ...]:
     stamps = []
     for path in paths:
         if path is not None:
-            found = os.stat(path)
+            found = path.stat()
             stamps.append((found.st_mtime_ns, found.st_ino))
     return tuple(stamps)
 
@@ -62,7 +61,7 @@ class ServerContext:
         self._load()
 
     def refresh(self) -> bool:
-        """Read the files again if they changed; raises OSError or ssl.SSLError and keeps the old ones if they are bad."""
+        """Read changed files again; raises OSError or ssl.SSLError and keeps the old ones if they are bad."""
         stamp = self._stamps()
         if stamp == self._stamp:
             return False
