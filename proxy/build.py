@@ -11,6 +11,7 @@ from tailrace.proxy.address import Address
 from tailrace.proxy.births import Births
 from tailrace.proxy.chain import HOLD_UNARY, Chain
 from tailrace.proxy.fleet import ModelEntry, Models, Pool, Worker
+from tailrace.proxy.health import HEALTH
 from tailrace.proxy.pipeline import Pipeline
 from tailrace.proxy.pool import ConnectionPool, PoolLimits
 from tailrace.proxy.replies import list_models, not_found, options, show_model, unsupported
@@ -30,6 +31,14 @@ class _Way:
     limits: PoolLimits
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The pools that a configuration asks for, not in place yet."""
+
+    pools: dict[str, Pool]
+    kept: dict[_Way, Worker]
+
+
 class Roster:
     """All workers of a process by identity, so that a reload keeps their connections and counts."""
 
@@ -42,8 +51,8 @@ class Roster:
         """Every worker of the present configuration."""
         return self._workers.values()
 
-    def pools(self, settings: Mapping[str, PoolSettings], timeouts: Timeouts) -> dict[str, Pool]:
-        """The pools of a configuration; workers that it no longer names are retired."""
+    def propose(self, settings: Mapping[str, PoolSettings], timeouts: Timeouts) -> Proposal:
+        """The pools of a configuration, with the workers that it shares with the present one; changes nothing."""
         limits = PoolLimits(timeouts.upstream_idle, timeouts.upstream_age, timeouts.connect)
         kept: dict[_Way, Worker] = {}
         pools = {}
@@ -60,13 +69,20 @@ class Roster:
                 kept[way] = worker
                 members.append(worker)
             pools[name] = Pool(name, members)
+        return Proposal(pools, kept)
+
+    def adopt(self, proposal: Proposal) -> None:
+        """Make a proposal the present state; workers that it no longer names are retired."""
         for way, worker in self._workers.items():
-            if way not in kept:
+            if way not in proposal.kept:
                 worker.connections.close()
-        self._workers = kept
-        for worker in kept.values():
-            worker.pools = [pool for pool in pools.values() if worker in pool.workers]
-        return pools
+        self._workers = proposal.kept
+        pools = proposal.pools.values()
+        for worker in self._workers.values():
+            worker.pools = [pool for pool in pools if worker in pool.workers]
+        # A worker's standing may have changed since the proposal was made.
+        for pool in pools:
+            pool.rebuild()
 
     def _hire(self, address: Address, pool: PoolSettings, key: str, limits: PoolLimits) -> Worker:
         context = ClientContext(pool.tls) if address.tls else None
@@ -136,7 +152,7 @@ def chain_of(
 
 def route_table(settings: Relay, pools: Mapping[str, Pool]) -> RouteTable:
     """The paths of the data port."""
-    table = RouteTable(INFERENCE, not_found, options)
+    table = RouteTable((*INFERENCE, *HEALTH), not_found, options)
     table.add(Route("/v1/models", "models", "GET", Shape.OPAQUE, local=list_models), options)
     table.add(Route("/v1/models/*", "models", "GET", Shape.OPAQUE, local=show_model), options)
     for path, what in UNSUPPORTED:

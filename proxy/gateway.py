@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 from tailrace.proxy.births import Births
-from tailrace.proxy.build import Roster, all_pools, chain_of, models_of
+from tailrace.proxy.build import Proposal, Roster, all_pools, chain_of, models_of
 from tailrace.proxy.chain import Chain
 from tailrace.proxy.door import Door, bind
-from tailrace.proxy.fleet import Pool
+from tailrace.proxy.drain import drain
+from tailrace.proxy.fleet import Pool, Worker
+from tailrace.proxy.health import unreachable
 from tailrace.proxy.pipeline import Pipeline
+from tailrace.proxy.role import Seat
 from tailrace.proxy.service import Service
 from tailrace.proxy.settings import Gateway
 
@@ -33,27 +37,34 @@ class GatewayProcess:
         self._generation = 0
         self._lives: AsyncExitStack | None = None
 
-    async def load(self, settings: Gateway) -> Chain:
-        """Build and put in place the chain of a configuration; on any error the present one stays.
-
-        Calls that are running keep the chain they began with; its plugins are closed when the last of them is over.
-        """
+    async def prepare(self, settings: Gateway) -> StagedChain:
+        """Build the chain of a configuration and start its plugins; on any error nothing has changed."""
         pipeline = Pipeline.of([entry.link() for entry in settings.plugins])
+        proposal = self.roster.propose(all_pools(settings), settings.timeouts)
+        models = models_of(settings.models, proposal.pools)
         lives = AsyncExitStack()
         try:
             for link in pipeline.links:
                 await lives.enter_async_context(link.plugin.running())
+            chain = chain_of(settings, pipeline, models, proposal.pools, self.births, self._generation + 1)
         except BaseException:
             await lives.aclose()
             raise
-        self._generation += 1
-        pools = self.roster.pools(all_pools(settings), settings.timeouts)
-        models = models_of(settings.models, pools)
-        chain = chain_of(settings, pipeline, models, pools, self.births, self._generation)
-        self.settings, self.pools = settings, pools
-        old, self._lives = self._lives, lives
-        self.service.use(chain, old)
-        return chain
+        return StagedChain(self, settings, chain, proposal, lives)
+
+    async def load(self, settings: Gateway) -> Chain:
+        """Build and put in place the chain of a configuration; on any error the present one stays."""
+        staged = await self.prepare(settings)
+        staged.commit()
+        return staged.chain
+
+    def adopt(self, staged: StagedChain) -> None:
+        """Serve new calls by a prepared chain; running ones keep theirs, whose plugins are closed after the last."""
+        self._generation = staged.chain.generation
+        self.roster.adopt(staged.proposal)
+        self.settings, self.pools = staged.settings, staged.proposal.pools
+        old, self._lives = self._lives, staged.lives
+        self.service.use(staged.chain, old)
 
     async def open(self, sockets: Sequence[socket.socket]) -> None:
         """Accept connections on listening sockets, one for each listener of the settings."""
@@ -63,6 +74,18 @@ class GatewayProcess:
             self.doors.append(door)
         self.service.sweep.start()
 
+    def workers(self) -> Iterable[Worker]:
+        """The workers of the present configuration."""
+        return self.roster.workers
+
+    def unready(self) -> list[str]:
+        """Why this process should get no new traffic: it ends, or has nobody to send calls to."""
+        return self.service.unready() or unreachable(self.roster.workers)
+
+    async def drain(self, hurry: asyncio.Event) -> None:
+        """End the service as the settings say."""
+        await drain(self.service, self.doors, self.settings.pre_stop, self.settings.drain, hurry)
+
     async def close(self) -> None:
         """Close everything at once."""
         for door in self.doors:
@@ -71,6 +94,46 @@ class GatewayProcess:
         self.roster.close()
         if self._lives is not None:
             await self._lives.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChain:
+    """A chain whose plugins run already but that no call follows yet."""
+
+    process: GatewayProcess
+    settings: Gateway
+    chain: Chain
+    proposal: Proposal
+    lives: AsyncExitStack
+
+    def commit(self) -> None:
+        """Put it in place."""
+        self.process.adopt(self)
+
+    async def discard(self) -> None:
+        """Stop its plugins."""
+        await self.lives.aclose()
+
+
+class GatewayRole:
+    """The role `gateway`."""
+
+    Settings = Gateway
+
+    def check(self, settings: Gateway) -> None:
+        """Refuse plugins that form no chain."""
+        Pipeline.of([entry.link() for entry in settings.plugins])
+
+    async def open(self, settings: Gateway, sockets: Sequence[socket.socket], seat: Seat) -> GatewayProcess:
+        """Serve on listening sockets."""
+        process = GatewayProcess(settings)
+        try:
+            await process.load(settings)
+            await process.open(sockets)
+        except BaseException:
+            await process.close()
+            raise
+        return process
 
 
 @asynccontextmanager

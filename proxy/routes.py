@@ -32,7 +32,7 @@ class Route:
     `dialect` is None where answers never stream. `expects` is a field that every good unary answer has; `text_answers`
     says that plain text is a good answer too. `local` answers in the gateway, from memory. `entry` is where an opaque
     path is forwarded to; a `pinned` one goes to the worker that made the response id in its path; `births` routes
-    note such ids down.
+    note such ids down. What is not `guarded` is answered past every plugin.
     """
 
     path: str
@@ -47,6 +47,7 @@ class Route:
     entry: ModelEntry | None = None
     pinned: bool = False
     births: bool = False
+    guarded: bool = True
 
 
 def _post(path: str, name: str, dialect: Dialect | None = None, **rest: object) -> Route:

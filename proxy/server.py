@@ -55,6 +55,7 @@ class ClientConnection(asyncio.Protocol):
         "_queue",
         "_reading",
         "_route",
+        "_serving",
         "_task",
         "_url",
         "call",
@@ -96,6 +97,7 @@ class ClientConnection(asyncio.Protocol):
         self._head_url = b""
         self._head_chain: Chain | None = None
         self._route: Route = None  # type: ignore[assignment]
+        self._serving: Chain = None  # type: ignore[assignment]
         self._head_size = 0
         self._pending = b""
         self._queue: deque[Call] = deque()
@@ -217,7 +219,7 @@ class ClientConnection(asyncio.Protocol):
         peer = self.peer
         if peer.trusted:
             peer = self.door.client_of(peer, head)
-        self._reading = call = Call(self.service.next_id(), chain, self, head, self._route, peer)
+        self._reading = call = Call(self.service.next_id(), self._serving, self, head, self._route, peer)
         if head.version == "1.0" or not parser.should_keep_alive():
             call.keep_alive = False
         self._body_since = self.service.clock.now
@@ -233,6 +235,7 @@ class ClientConnection(asyncio.Protocol):
         method = self._parser.get_method().decode()
         head = read_head(method, self._url, self._headers, version, chain.forward_headers)
         self._route = chain.routes.find(method, head.path)
+        self._serving = chain if self._route.guarded else chain.unguarded()
         self._head, self._head_url, self._head_chain = head, self._url, chain
         return head
 
@@ -245,6 +248,11 @@ class ClientConnection(asyncio.Protocol):
         call, self._reading = self._reading, None
         if call is not None:
             call.taken()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing has arrived that waits for an answer."""
+        return self.call is None and self._reading is None and not self._head_size and not self._lingering
 
     # The call's side.
 

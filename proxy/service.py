@@ -47,6 +47,12 @@ class Service:
             self._retiring[old.generation] = (old, old_lives)
             self._retire(old)
 
+    def unready(self) -> list[str]:
+        """Why the process itself should get no new traffic."""
+        if self.draining:
+            return ["shutting down"]
+        return [] if self.ready else ["starting"]
+
     def next_id(self) -> str:
         """A request id: unique to this process's life, and to the request."""
         self._count = count = self._count + 1

@@ -1,0 +1,42 @@
+"""`/healthz` and `/readyz` of the data port: answered from memory and past every plugin, so that they stay fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import orjson
+from tailrace.proxy.head import Reply
+from tailrace.proxy.routes import Route, Shape
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.fleet import Worker
+
+
+def healthz(_call: Call) -> Reply:
+    """Alive: this process answers."""
+    return Reply(200, b'{"status":"ok"}', source="health")
+
+
+def readyz(call: Call) -> Reply:
+    """Whether this process should get new traffic, and why not."""
+    reasons = call.client.service.unready() or unreachable(call.chain.pins)
+    status = "unready" if reasons else "ready"
+    return Reply(503 if reasons else 200, orjson.dumps({"status": status, "reasons": reasons}), source="health")
+
+
+def unreachable(workers: Iterable[Worker]) -> list[str]:
+    """The reason to be unready where no worker at all takes calls.
+
+    One model without workers is no reason: the others would be lost with it.
+    """
+    return [] if any(worker.eligible for worker in workers) else ["no worker takes calls"]
+
+
+HEALTH: tuple[Route, ...] = (
+    Route("/healthz", "health", "GET", Shape.OPAQUE, local=healthz, guarded=False),
+    Route("/healthz", "health", "HEAD", Shape.OPAQUE, local=healthz, guarded=False),
+    Route("/readyz", "health", "GET", Shape.OPAQUE, local=readyz, guarded=False),
+    Route("/readyz", "health", "HEAD", Shape.OPAQUE, local=readyz, guarded=False),
+)
