@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from tailrace.proxy.births import Births
 from tailrace.proxy.build import Proposal, Roster, all_pools, chain_of, models_of
@@ -16,18 +17,19 @@ from tailrace.proxy.door import Door, bind
 from tailrace.proxy.drain import drain
 from tailrace.proxy.fleet import Pool, Worker
 from tailrace.proxy.health import unreachable
-from tailrace.proxy.pipeline import Pipeline
+from tailrace.proxy.pipeline import Link, Pipeline
 from tailrace.proxy.role import Seat
 from tailrace.proxy.service import Service
-from tailrace.proxy.settings import Gateway
+from tailrace.proxy.settings import Gateway, PoolSettings, Relay
 
 log = logging.getLogger("tailrace")
+SettingsT = TypeVar("SettingsT", bound=Relay)
 
 
-class GatewayProcess:
-    """One process of a gateway, from its settings to its last answer."""
+class RelayProcess(Generic[SettingsT]):
+    """One process of a relay, from its settings to its last answer. A role says what its links, pools and chain are."""
 
-    def __init__(self, settings: Gateway) -> None:
+    def __init__(self, settings: SettingsT) -> None:
         self.settings = settings
         self.service = Service(asyncio.get_running_loop(), settings.limits)
         self.roster = Roster(self.service.sweep)
@@ -37,22 +39,33 @@ class GatewayProcess:
         self._generation = 0
         self._lives: AsyncExitStack | None = None
 
-    async def prepare(self, settings: Gateway) -> StagedChain:
+    def links(self, settings: SettingsT) -> Iterable[Link]:
+        """The plugins of a configuration, in order."""
+        return [entry.link() for entry in settings.plugins]
+
+    def pools_of(self, settings: SettingsT) -> Mapping[str, PoolSettings]:
+        """The workers of a configuration."""
+        raise NotImplementedError  # abstract
+
+    def chain(self, settings: SettingsT, pipeline: Pipeline, pools: Mapping[str, Pool], generation: int) -> Chain:
+        """The chain of a configuration."""
+        raise NotImplementedError  # abstract
+
+    async def prepare(self, settings: SettingsT) -> StagedChain:
         """Build the chain of a configuration and start its plugins; on any error nothing has changed."""
-        pipeline = Pipeline.of([entry.link() for entry in settings.plugins])
-        proposal = self.roster.propose(all_pools(settings), settings.timeouts)
-        models = models_of(settings.models, proposal.pools)
+        pipeline = Pipeline.of(self.links(settings))
+        proposal = self.roster.propose(self.pools_of(settings), settings.timeouts)
         lives = AsyncExitStack()
         try:
             for link in pipeline.links:
                 await lives.enter_async_context(link.plugin.running())
-            chain = chain_of(settings, pipeline, models, proposal.pools, self.births, self._generation + 1)
+            chain = self.chain(settings, pipeline, proposal.pools, self._generation + 1)
         except BaseException:
             await lives.aclose()
             raise
         return StagedChain(self, settings, chain, proposal, lives)
 
-    async def load(self, settings: Gateway) -> Chain:
+    async def load(self, settings: SettingsT) -> Chain:
         """Build and put in place the chain of a configuration; on any error the present one stays."""
         staged = await self.prepare(settings)
         staged.commit()
@@ -96,12 +109,25 @@ class GatewayProcess:
             await self._lives.aclose()
 
 
+class GatewayProcess(RelayProcess[Gateway]):
+    """One process of a gateway."""
+
+    def pools_of(self, settings: Gateway) -> Mapping[str, PoolSettings]:
+        """The named pools and those that models list themselves."""
+        return all_pools(settings)
+
+    def chain(self, settings: Gateway, pipeline: Pipeline, pools: Mapping[str, Pool], generation: int) -> Chain:
+        """The chain of a gateway."""
+        models = models_of(settings.models, pools)
+        return chain_of(settings, pipeline, models, pools, self.births, generation)
+
+
 @dataclass(frozen=True, slots=True)
 class StagedChain:
     """A chain whose plugins run already but that no call follows yet."""
 
-    process: GatewayProcess
-    settings: Gateway
+    process: RelayProcess[Any]
+    settings: Any
     chain: Chain
     proposal: Proposal
     lives: AsyncExitStack
