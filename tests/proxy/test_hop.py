@@ -1,0 +1,71 @@
+"""The hop key: who is let through, and for how long."""
+
+from __future__ import annotations
+
+import pytest
+from tailrace.proxy.hop import AROUND, HEADER, STEP, HopKey
+
+KEY = "a-key-that-hops-share"
+
+
+class Watch:
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("late", [-AROUND * STEP, -1.0, 0.0, 29.9, 89.9])
+def test_a_token_counts_within_ninety_seconds(late: float):
+    sender, receiver = Watch(1_800_000_000.0), Watch(1_800_000_000.0 + late)
+    assert HopKey(KEY, receiver).admits(HopKey(KEY, sender).token())
+
+
+@pytest.mark.parametrize("late", [-(AROUND + 1) * STEP, (AROUND + 1) * STEP])
+def test_an_old_or_early_token_is_refused(late: float):
+    sender, receiver = Watch(1_800_000_000.0), Watch(1_800_000_000.0 + late)
+    assert not HopKey(KEY, receiver).admits(HopKey(KEY, sender).token())
+
+
+def test_a_receiver_moves_on_with_the_time():
+    clock = Watch(1_800_000_000.0)
+    key = HopKey(KEY, clock)
+    token = key.token()
+    assert key.admits(token)
+    clock.now += 2 * STEP
+    assert key.admits(token)
+    assert key.admits(key.token())
+    clock.now += 2 * STEP
+    assert not key.admits(token)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        b"",
+        b".",
+        b"60000000",
+        b"60000000.",
+        HopKey("another-key-of-another-fleet", Watch(1_800_000_000.0)).token(),
+        HopKey(KEY, Watch(1_800_000_000.0)).token()[:-1],
+        HopKey(KEY, Watch(1_800_000_000.0)).token() + b"0",
+        HopKey(KEY, Watch(1_800_000_000.0)).token().replace(b"60000000.", b"60000001."),
+    ],
+)
+def test_what_is_no_token_is_refused(wrong: bytes | None):
+    assert not HopKey(KEY, Watch(1_800_000_000.0)).admits(wrong)
+
+
+def test_the_line_holds_until_the_next_is_due():
+    clock = Watch(1_800_000_010.0)
+    key = HopKey(KEY, clock)
+    line = key.line()
+    assert line == HEADER + b": " + key.token() + b"\r\n"
+    assert KEY.encode() not in line
+    assert key.until_next() == 20.0
+    clock.now += 19.9
+    assert key.line() == line
+    clock.now += 0.2
+    assert key.line() != line
