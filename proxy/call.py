@@ -50,6 +50,7 @@ class Call:
     answered_head: Head | None = None
     source = ""
     waited_ns = 0
+    tried_before = 0
     keep_alive = True
     complete = False
     size = 0
@@ -143,6 +144,8 @@ class Call:
             self.client.proceed()
         self._waiter = Signal()
         await self._waiter
+        # A slow upload is no silence on the gateway's side.
+        self.beaten_at = self.client.service.clock.now
 
     def fail(self, fault: Fault) -> None:
         """The body will never be whole."""

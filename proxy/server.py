@@ -150,7 +150,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._lane is not None:
             self._lane.discard(self)
-        self._closing = True
+        self._closing = self._lingering = True
         for call in self._queue:
             call.drop()
         self._queue.clear()
@@ -178,6 +178,8 @@ class ClientConnection(asyncio.Protocol):
             self.upstream.resume_reading()
         if self.writable is not None and not self.writable.done():
             self.writable.set_result(None)
+        if self._queue and self.call is None and not self._advancing:
+            self._advance()
 
     # What httptools calls while it is fed.
 
@@ -257,9 +259,9 @@ class ClientConnection(asyncio.Protocol):
     # The call's side.
 
     def _advance(self) -> None:
-        """Serve waiting requests, one after the other, until one takes its time."""
+        """Serve waiting requests, one after the other, until one takes its time or the client takes no answers."""
         self._advancing = True
-        while self._queue and self.call is None and not self._closing:
+        while self._queue and self.call is None and not self._closing and not self.paused:
             self.call = call = self._queue.popleft()
             self.started = False
             self.chunked = call.head.version == "1.1"
@@ -375,6 +377,8 @@ class ClientConnection(asyncio.Protocol):
         elif self._closing:
             self.transport.close()
         elif self._queue and not self._advancing:
+            # Its client has heard nothing of this call because of the one before it, which is no silence.
+            self._queue[0].beaten_at = self.service.clock.now
             self._advance()
 
     def _closes_after(self, call: Call) -> bool:
@@ -388,15 +392,19 @@ class ClientConnection(asyncio.Protocol):
         self._reading = None
         self._closing = True
         if call is not None:
+            serving = call is self.call
             call.fail(fault)
-            if call is self.call:
+            if serving:
+                # The call has told its client, or will.
                 self._lingering = True
                 return
-        if self.call is None:
+        if self.call is None and not self._queue:
             head, body = error_answer(fault, anthropic=False, request_id=self.service.next_id())
             self.service.refused(fault)
             lines = framing.head_lines(head, "")
             self.transport.write(lines + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body)
+            self._linger()
+        elif self.call is None:
             self._linger()
         else:
             self._lingering = True
@@ -411,16 +419,15 @@ class ClientConnection(asyncio.Protocol):
     def visit(self, now: float) -> None:
         timeouts = self.service.chain.timeouts
         call = self.call
-        if call is None:
+        if self.paused and now - self.paused_at > timeouts.client_write:
+            self.transport.abort()
+        elif call is None:
             quiet = now - self.touched
             if self._head_size:
                 if quiet > timeouts.client_head:
                     self._refuse(Reject(408, "request_timeout", "The request's head did not arrive in time.").fault)
             elif quiet > timeouts.idle:
                 self.transport.close()
-            return
-        if self.paused and now - self.paused_at > timeouts.client_write:
-            self.transport.abort()
         elif not call.complete and self._reading is call:
             self._check_upload(call, now)
         else:
