@@ -1,0 +1,1 @@
+"""The failure-case bank: one test a case, named after the case's id."""
