@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from tailrace.proxy.fault import Fault, Whose, bad_answer
 from tailrace.proxy.head import Head, streaming_head
+from tailrace.proxy.standing import UNSENT
 from tailrace.proxy.wire import JSON, TEXT
 
 if TYPE_CHECKING:
@@ -33,10 +34,13 @@ def request(call: Call, attempt: Attempt) -> tuple[bytes, bytes]:
         content = body.render({"model": served})
     else:
         content = body.render() if body.edited else call.raw
+    told = worker.headers
+    if attempt.number > 1 or call.tried_before:
+        told += b"x-tailrace-attempt: %d\r\n" % (attempt.number + call.tried_before)
     lines = b"%b%b HTTP/1.1\r\n%b%bx-request-id: %b\r\n%baccept-encoding: identity\r\ncontent-length: %d\r\n\r\n" % (
         worker.post if head.method == "POST" else worker.request_line(head.method),
         head.target,
-        worker.headers,
+        told,
         call.peer.forwarded,
         call.id.encode(),
         head.forwarded,
@@ -115,6 +119,7 @@ def error_of(attempt: Attempt, body: bytes, *, cut: bool = False) -> Fault:
         code=_code(status),
         message=message or f"The worker answered with status {status}.",
         retryable=status in (408, 429, 500, 502, 503, 504),
+        sent=UNSENT not in attempt.head.load,
         headers=passed,
         body=body if usable else None,
     )

@@ -100,6 +100,8 @@ class Attempt:
     def on_head(self, head: ParsedHead) -> None:
         self.head = head
         self.status = status = head.status
+        if head.load and self.connection is not None:
+            self.worker.standing.hear(head.load, self.connection.clock.now)
         if status >= 400:
             self._hold = HOLD_ERROR
         elif head.kind == EVENTS and self.call.route.dialect is not None:

@@ -141,7 +141,9 @@ class Models:
     adapters: dict[str, ModelEntry]
     written: dict[bytes, ModelEntry] = field(default_factory=dict)
     """The entries by their name as JSON: what a request body holds, found without decoding it."""
+    otherwise: ModelEntry | None = None
+    """Where every other name leads, unchanged: a sidecar has one engine and leaves the names to it."""
 
     def resolve(self, name: str) -> ModelEntry | None:
         """The entry for a model name, configured or listed by workers as an adapter."""
-        return self.entries.get(name) or self.adapters.get(name)
+        return self.entries.get(name) or self.adapters.get(name) or self.otherwise

@@ -64,6 +64,7 @@ _ANSWER_DROPPED = frozenset(
     }
 )
 _ANSWER_PREFIXES = (b"x-tailrace-", b"access-control-")
+LOAD_HEADER = b"x-tailrace-load"
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 _REMEMBERED = 2048
 
@@ -80,6 +81,7 @@ CONNECTION = 6
 CODING = 7
 REQUEST_ID = 8
 BAD = 9
+LOAD = 10
 
 _NAMED = {
     b"host": HOST,
@@ -115,6 +117,8 @@ def answer_rule(name: bytes) -> tuple[int, bytes]:
     rule = _NAMED.get(low, PASS)
     if not _TOKEN.match(name):
         rule = BAD
+    elif low == LOAD_HEADER:
+        rule = LOAD
     elif (
         rule in (HOST, EXPECT)
         or (low in HOP_BY_HOP and rule == PASS)

@@ -103,7 +103,7 @@ class Race(Signal[Attempt]):
 
     def _allowed(self, why: str) -> bool:
         call = self._call
-        if len(call.tries) >= MAX_TRIES:
+        if len(call.tries) + call.tried_before >= MAX_TRIES:
             return False
         return all(allow(call, call.tries, why) for allow in call.chain.pipeline.allow)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
 import orjson
@@ -29,9 +29,14 @@ async def send_reply(call: Call, reply: Reply) -> Outcome:
     streaming_head(head)
     client.begin(head)
     send = client.send if taps is None else taps.sender(client.send)
-    async for piece in reply.body:
-        await client.drained()
-        send(piece)
+    try:
+        async for piece in reply.body:
+            await client.drained()
+            send(piece)
+    finally:
+        # Not left to the garbage collector: the client may be gone while the generator stands at a yield.
+        if isinstance(reply.body, AsyncGenerator):
+            await reply.body.aclose()
     if taps is not None:
         taps.finish(client.send, ended_well=True)
     client.end()

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+UNSENT = b";unsent"
+"""At the end of a refusal's load header: the sidecar refused by itself, the engine has not seen the request."""
+_LONGEST = 256
+
 
 @dataclass(slots=True)
 class Standing:
@@ -23,8 +27,38 @@ class Standing:
     models: dict[str, str] = field(default_factory=dict)
     seen: float | None = None
     reason: str = ""
+    _said: bytes = b""
 
     @property
     def takes_calls(self) -> bool:
         """Whether the worker itself says, or leaves open, that it accepts new calls."""
         return self.ready and not self.draining and not self.dead
+
+    def hear(self, load: bytes, now: float) -> None:
+        """Take in what a sidecar says of its load on an answer; what is malformed in it changes nothing."""
+        self.seen = now
+        if load == self._said or len(load) > _LONGEST:
+            return
+        self._said = load
+        for part in load.split(b";"):
+            name, _, value = part.partition(b"=")
+            if name == b"running" and value.isdigit():
+                self.running = int(value)
+            elif name == b"waiting" and value.isdigit():
+                self.waiting = int(value)
+            elif name == b"kv":
+                self.kv_use = _share(value, self.kv_use)
+
+    def forget_load(self) -> None:
+        """What was said of the load is too old to count; nothing is known of it now."""
+        self.running = self.waiting = None
+        self.kv_use = self.tokens_per_second = None
+        self._said = b""
+
+
+def _share(text: bytes, otherwise: float | None) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return otherwise
+    return value if 0.0 <= value <= 1.0 else otherwise

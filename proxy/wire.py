@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tailrace.proxy.head import HeaderList
-from tailrace.proxy.headers import CODING, CONNECTION, DROP, LENGTH, PASS, REQUEST_ID, answer_rule
+from tailrace.proxy.headers import CODING, CONNECTION, DROP, LENGTH, LOAD, PASS, REQUEST_ID, answer_rule
 
 MAX_HEAD = 64 * 1024
 UNTIL_CLOSE = -1
@@ -43,10 +43,10 @@ class WireError(Exception):
 class ParsedHead:
     """An answer's head; `length` is a byte count, CHUNKED or UNTIL_CLOSE, `kind` one of the kinds above.
 
-    `coded` says that the body has a content coding.
+    `coded` says that the body has a content coding, `load` what a sidecar says of its load.
     """
 
-    __slots__ = ("coded", "headers", "keep_alive", "kind", "length", "request_id", "status")
+    __slots__ = ("coded", "headers", "keep_alive", "kind", "length", "load", "request_id", "status")
 
     def __init__(self, status: int, keep_alive: bool) -> None:
         self.status = status
@@ -56,6 +56,7 @@ class ParsedHead:
         self.kind = OTHER
         self.coded = False
         self.request_id = b""
+        self.load = b""
 
 
 def parse_head(head: bytes) -> ParsedHead:
@@ -123,6 +124,8 @@ def _read_line(parsed: ParsedHead, line: bytes) -> Line:
     elif rule == CONNECTION:
         value = value.lower()
         parsed.keep_alive = b"close" not in value and (parsed.keep_alive or b"keep-alive" in value)
+    elif rule == LOAD:
+        parsed.load = value
     elif rule == REQUEST_ID:
         parsed.request_id = value
     else:
