@@ -36,13 +36,16 @@ def _clear_socket(path: Path) -> None:
     if not path.is_socket():
         raise EngineError(f"the engine's socket would replace a file: {path}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
+        probe.setblocking(False)
         try:
             probe.connect(str(path))
         except (ConnectionRefusedError, FileNotFoundError):
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
             return
+        except BlockingIOError:
+            # Its queue of connections is full: somebody holds it, well or not.
+            pass
         except OSError as error:
             raise EngineError(f"the engine's socket cannot be used: {path}: {error.strerror or error}") from error
     raise EngineError(f"another process serves on the engine's socket {path}")

@@ -36,8 +36,11 @@ def vllm_command(settings: VllmSettings, folder: Path, environ: Mapping[str, str
     """The command of a vLLM; `folder` is private to it and takes its socket. Raises EngineError."""
     executable = find_vllm(settings.executable, environ)
     args = {name.replace("_", "-"): value for name, value in settings.args.items()}
-    env = {name: value for name, value in environ.items() if not name.startswith(OWN_PREFIX)} | settings.env
-    target, address = _address(args, folder)
+    env = engine_environment(environ) | settings.env
+    if "host" in args or "port" in args:
+        target, place = listen(str(args.pop("host", "127.0.0.1")), args.pop("port", 8000))
+    else:
+        target, place = listen(None, args.pop("uds", folder / "engine.sock"))
     api_key = args.get("api-key")
     if isinstance(api_key, str):
         # On a command line every user of the host could read it.
@@ -49,7 +52,7 @@ def vllm_command(settings: VllmSettings, folder: Path, environ: Mapping[str, str
         api_key = env.get("VLLM_API_KEY") or None
     timeout = args.get("shutdown-timeout")
     return Command(
-        argv=(executable, "serve", settings.model, *address, *flags(args)),
+        argv=(executable, "serve", settings.model, *place, *flags(args)),
         env=env,
         target=target,
         api_key=api_key,
@@ -93,15 +96,23 @@ def _word(value: object) -> str:
     return str(value)
 
 
-def _address(args: dict[str, object], folder: Path) -> tuple[str, list[str]]:
-    if "host" in args or "port" in args:
-        host, port = str(args.pop("host", "127.0.0.1")), args.pop("port", 8000)
-        if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
-            raise EngineError(f"engine.vllm.args.port: not a port: {port!r}")
+def listen(host: str | None, place: object) -> tuple[str, list[str]]:
+    """The address that the sidecar reaches and the flags that make the engine serve there.
+
+    With a host `place` is a port, else the path of a Unix socket. Raises EngineError.
+    """
+    if host is not None:
+        if not isinstance(place, int) or isinstance(place, bool) or not 0 < place < 65536:
+            raise EngineError(f"the engine's port is not a port: {place!r}")
         reach = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
         name = f"[{reach}]" if ":" in reach else reach
-        return f"http://{name}:{port}", [f"--host={host}", f"--port={port}"]
-    path = str(Path(str(args.pop("uds", folder / "engine.sock"))).absolute())
+        return f"http://{name}:{place}", [f"--host={host}", f"--port={place}"]
+    path = str(Path(str(place)).absolute())
     if len(path.encode()) > UNIX_PATH_BYTES:
         raise EngineError(f"the engine's socket path is longer than {UNIX_PATH_BYTES} bytes: {path}")
     return f"unix:{path}", [f"--uds={path}"]
+
+
+def engine_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The sidecar's environment without what is its own."""
+    return {name: value for name, value in environ.items() if not name.startswith(OWN_PREFIX)}

@@ -13,10 +13,11 @@ from pathlib import Path
 from tailrace.worker.engine import stragglers
 from tailrace.worker.engine.body import Body, Found, Launched
 from tailrace.worker.engine.client import EngineClient
-from tailrace.worker.engine.command import Command, vllm_command
+from tailrace.worker.engine.command import Command, EngineError, vllm_command
 from tailrace.worker.engine.lives import Lives
 from tailrace.worker.engine.output import OutputRelay
 from tailrace.worker.engine.settings import EngineSettings
+from tailrace.worker.engine.sim_command import sim_command
 from tailrace.worker.engine.state import EngineState
 from tailrace.worker.engine.watch import EngineWatch
 
@@ -102,16 +103,19 @@ async def engine(settings: EngineSettings, on_change: Callable[[EngineState], No
             api_key = settings.api_key.reveal()
         client = await stack.enter_async_context(EngineClient(target, api_key, settings.watch.timeout))
         watch = EngineWatch(client, settings.watch, on_change)
-        async with asyncio.TaskGroup() as group:
-            lives = group.create_task(Lives(body, client, watch, settings).run())
-            try:
-                yield Engine(target, api_key, watch, settings.watch.poll)
-            finally:
-                lives.cancel()
+        lives = asyncio.ensure_future(Lives(body, client, watch, settings).run())
+        try:
+            yield Engine(target, api_key, watch, settings.watch.poll)
+        finally:
+            lives.cancel()
+            await asyncio.wait({lives})
 
 
 def _command(settings: EngineSettings, folder: Path) -> Command:
-    assert settings.vllm is not None, "the settings' check asks for one of them"
+    if settings.sim is not None:
+        return sim_command(settings.sim, folder)
+    if settings.vllm is None:
+        raise EngineError("engine: give one of vllm, url and sim")
     return vllm_command(settings.vllm, folder)
 
 

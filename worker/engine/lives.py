@@ -55,6 +55,10 @@ class Lives:
                     await self._watch.follow()
             except (Died, EngineError, WarmupFailed) as end:
                 reason = str(end)
+            except Exception as end:
+                # The next life may well be better, and without this task there would be none.
+                log.exception("the engine's life ended by a fault of the sidecar")
+                reason = f"fault of the sidecar: {type(end).__name__}"
             pause = self._back_off.after(0.0 if ready_at is None else self._clock() - ready_at)
             if self._body.longest_pause is not None:
                 pause = min(pause, self._body.longest_pause)

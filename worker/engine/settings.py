@@ -1,7 +1,5 @@
 """What `engine:` may hold in a worker's YAML: an engine to launch, an engine to find, or a simulated one."""
 
-# ruff: noqa: RUF009 -- setting() is dataclasses.field
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -11,6 +9,7 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from tailrace.proxy.config import Above, AtLeast, NotEmpty, Seconds, Secret, setting
+from tailrace.worker.sim.settings import SimSettings
 
 Kind = Literal["auto", "chat", "completions", "embeddings", "off"]
 Pause = Annotated[Seconds, Above(0)]
@@ -78,7 +77,7 @@ class WatchSettings:
     poll: Pause = setting(
         default=0.05,
         help="between readings of the load while there is any",
-        why="a reading costs vLLM 0.5 ms; if it is dearer, readings are spaced out to a twentieth of the time",
+        why="a reading costs vLLM 0.5 ms; engines that answer with all their metrics are asked less often",
     )
     quiet_poll: Pause = setting(default=1.0, help="between readings of the load of an idle engine")
     health: Pause = setting(default=1.0, help="between health checks")
@@ -114,6 +113,7 @@ class EngineSettings:
     """Exactly one of `vllm`, `url` and `sim`, and how to treat it."""
 
     vllm: VllmSettings | None = setting(default=None, help="a vLLM to launch")
+    sim: SimSettings | None = setting(default=None, help="a simulated engine to launch")
     url: str | None = setting(default=None, help="http://host:port or unix:/path of an engine that somebody else runs")
     pid: Count | None = setting(
         default=None, help="that engine's process on this host, so that its end is seen at once"
@@ -128,7 +128,7 @@ class EngineSettings:
 
     def check(self) -> Iterator[str]:
         """Faults between fields, for the decoder."""
-        if (self.vllm is None) + (self.url is None) != 1:
+        if [self.vllm, self.url, self.sim].count(None) != 2:
             yield "give exactly one of vllm, url and sim"
         if self.url is not None and (fault := target_fault(self.url)):
             yield f"`url`: {fault}"

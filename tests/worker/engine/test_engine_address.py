@@ -26,6 +26,17 @@ def test_a_socket_in_use_is_refused_and_left(tmp_path):
     assert path.exists()
 
 
+def test_a_socket_whose_owner_is_stuck_is_refused_and_left(tmp_path):
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as stuck, socket.socket(socket.AF_UNIX) as first:
+        stuck.bind(str(path))
+        stuck.listen(0)
+        first.connect(str(path))
+        with pytest.raises(EngineError, match="another process"):
+            clear(f"unix:{path}")
+    assert path.exists()
+
+
 def test_a_file_that_is_no_socket_is_refused_and_left(tmp_path):
     path = tmp_path / "s"
     path.write_text("precious")

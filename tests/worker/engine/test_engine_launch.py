@@ -20,6 +20,7 @@ from tailrace.worker.engine.settings import (
     WatchSettings,
 )
 from tailrace.worker.engine.state import EngineState, Phase
+from tailrace.worker.engine.watch import EngineWatch
 
 START = StartSettings(limit=20.0, grace=0.05, back_off=0.001, back_off_limit=0.002)
 WATCH = WatchSettings(poll=0.001, quiet_poll=0.01, health=0.01, models=0.01, timeout=2.0)
@@ -224,6 +225,37 @@ def test_a_model_that_refuses_its_warm_up_is_ready_and_says_so(fake_vllm):
             assert it.state.warmth.skipped == "refused: embeddings: 404 Not Found"
 
     asyncio.run(run())
+
+
+def test_a_fault_of_the_sidecar_ends_one_life_and_not_the_engine(fake_vllm, monkeypatch, caplog):
+    told = Told()
+    real = EngineWatch.read_models
+    faults = [ZeroDivisionError()]
+
+    async def broken(watch: EngineWatch) -> None:
+        if faults:
+            raise faults.pop()
+        await real(watch)
+
+    monkeypatch.setattr(EngineWatch, "read_models", broken)
+
+    async def run() -> None:
+        async with engine(launched(fake_vllm, "serves"), told) as it:
+            await until(lambda: it.state.ready)
+
+    asyncio.run(run())
+    assert any(state.reason.startswith("fault of the sidecar: ZeroDivisionError") for state in told.states)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_what_the_sidecar_raises_comes_out_as_it_is(fake_vllm):
+    async def run() -> None:
+        async with engine(launched(fake_vllm, "serves"), lambda state: None) as it:
+            await until(lambda: it.state.ready)
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        asyncio.run(run())
 
 
 def test_without_vllm_nothing_starts():

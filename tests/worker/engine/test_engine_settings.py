@@ -133,7 +133,7 @@ def test_without_vllm_the_refusal_says_how_to_install_it(tmp_path):
 
 @pytest.mark.parametrize("port", ["8000", 0, 70000, True])
 def test_a_port_that_is_none_is_refused(program, port):
-    with pytest.raises(EngineError, match="not a port"):
+    with pytest.raises(EngineError, match="is not a port"):
         vllm_command(VllmSettings(model="m", args={"port": port}, executable=program), Path("/f"), {})
 
 

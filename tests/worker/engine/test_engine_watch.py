@@ -307,6 +307,28 @@ def test_a_quiet_engine_is_asked_less_and_at_once_when_work_comes():
     asyncio.run(run())
 
 
+def test_an_engine_that_holds_a_request_of_ours_is_asked_at_the_busy_pace_whatever_it_says():
+    async def run() -> None:
+        settings = WatchSettings(poll=0.0005, quiet_poll=3600.0, health=0.001)
+        async with Watched(settings) as it:
+            it.watch.progress.entered()
+            await it.more("readings", 50)
+
+    asyncio.run(run())
+
+
+def test_readings_that_bring_all_metrics_are_spaced_out():
+    async def run() -> None:
+        async with Watched() as it:
+            it.client.figures = load(1, 0) + b"x" * 40_000_000
+            await until(lambda: it.state.running == 1)
+            before = it.client.readings
+            await it.more("checks", 20)
+            assert it.client.readings == before
+
+    asyncio.run(run())
+
+
 def test_death_is_told_once_and_a_new_life_forgets_the_old_load():
     async def run() -> None:
         async with Watched() as it:
