@@ -10,6 +10,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tailrace.proxy.arrivals import Arrivals
 from tailrace.proxy.peer import Peer, Trust
 from tailrace.proxy.server import ClientConnection
 from tailrace.proxy.settings import Listener, split_listen
@@ -17,6 +18,7 @@ from tailrace.proxy.tls import ServerContext
 
 if TYPE_CHECKING:
     from tailrace.proxy.head import RequestHead
+    from tailrace.proxy.proxy_protocol import Origin
     from tailrace.proxy.service import Service
 
 log = logging.getLogger("tailrace")
@@ -32,26 +34,48 @@ class Door:
         self._socket = sock
         self._tls = ServerContext(settings.tls) if settings.tls is not None else None
         self._server: asyncio.Server | None = None
+        self._arrivals: Arrivals | None = None
         networks = [ipaddress.ip_network(net) for net in settings.trusted_proxies if net != "unix"]
         self._trust = Trust(networks, unix="unix" in settings.trusted_proxies)
 
     async def open(self) -> None:
         """Begin to accept."""
         loop = self._service.loop
-        context = self._tls.context if self._tls is not None else None
-        if self._socket.family == socket.AF_UNIX:
-            self._server = await loop.create_unix_server(self._connection, sock=self._socket, ssl=context)
+        if self._tls is not None or self._settings.proxy_protocol:
+            self._arrivals = Arrivals(
+                self._service,
+                self._socket,
+                self._connection,
+                self._context,
+                proxied=self._settings.proxy_protocol,
+                shown=self._settings.address,
+            )
+            self._arrivals.open()
+        elif self._socket.family == socket.AF_UNIX:
+            self._server = await loop.create_unix_server(self._connection, sock=self._socket)
         else:
-            self._server = await loop.create_server(self._connection, sock=self._socket, ssl=context, backlog=BACKLOG)
+            self._server = await loop.create_server(self._connection, sock=self._socket, backlog=BACKLOG)
 
-    def _connection(self) -> ClientConnection:
-        return ClientConnection(self._service, self)
+    def _connection(self, origin: Origin | None = None) -> ClientConnection:
+        return ClientConnection(self._service, self, origin)
+
+    def _context(self) -> ssl.SSLContext | None:
+        return self._tls.context if self._tls is not None else None
 
     def close(self) -> None:
-        """Stop accepting; connections go on."""
+        """Stop accepting; connections go on, those too that are still on their way to the first request."""
         if self._server is not None:
             self._server.close()
             self._server = None
+        if self._arrivals is not None:
+            self._arrivals.close()
+            self._socket.close()
+
+    def drop(self) -> None:
+        """Stop accepting, and let go of those on their way to the first request."""
+        self.close()
+        if self._arrivals is not None:
+            self._arrivals.drop()
 
     def refresh_tls(self) -> None:
         """Take up a changed certificate; a bad one is reported and the old one stays."""
@@ -74,11 +98,17 @@ class Door:
         host, port = self._socket.getsockname()[:2]
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
-    def peer_of(self, transport: asyncio.BaseTransport) -> Peer:
-        """Who is at the other end of a socket."""
-        name = transport.get_extra_info("peername")
-        address = name[0] if isinstance(name, tuple) else "unix"
-        return Peer.of(address, secure=self._tls is not None, trusted=self._trust.covers(address))
+    def peer_of(self, transport: asyncio.BaseTransport, origin: Origin | None) -> Peer:
+        """Who is at the other end of a socket, or whom a PROXY header names in its place."""
+        secure = self._tls is not None
+        if origin is not None and origin.address is not None:
+            address = origin.address
+            if origin.secure is not None:
+                secure = origin.secure
+        else:
+            name = transport.get_extra_info("peername")
+            address = name[0] if isinstance(name, tuple) else "unix"
+        return Peer.of(address, secure=secure, trusted=self._trust.covers(address))
 
     def client_of(self, peer: Peer, head: RequestHead) -> Peer:
         """The client that a trusted peer speaks for."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.chain import Chain
     from tailrace.proxy.door import Door
     from tailrace.proxy.peer import Peer
+    from tailrace.proxy.proxy_protocol import Origin
     from tailrace.proxy.relay import StreamRelay
     from tailrace.proxy.routes import Route
     from tailrace.proxy.service import Service
@@ -50,6 +51,7 @@ class ClientConnection(asyncio.Protocol):
         "_headers",
         "_lane",
         "_lingering",
+        "_origin",
         "_parser",
         "_pending",
         "_queue",
@@ -74,9 +76,10 @@ class ClientConnection(asyncio.Protocol):
         "writable",
     )
 
-    def __init__(self, service: Service, door: Door) -> None:
+    def __init__(self, service: Service, door: Door, origin: Origin | None = None) -> None:
         self.service = service
         self.door = door
+        self._origin = origin
         self.loop = service.loop
         self.transport: asyncio.Transport = None  # type: ignore[assignment]
         self.peer: Peer = None  # type: ignore[assignment]
@@ -114,7 +117,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self.peer = self.door.peer_of(transport)
+        self.peer = self.door.peer_of(transport, self._origin)
         tune(transport.get_extra_info("socket"), self.service.chain.timeouts.unacknowledged)
         self._lane = self.service.sweep.add(self)
         self.service.connected(self)

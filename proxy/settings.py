@@ -87,6 +87,11 @@ class Limits:
         help="client connections of one process; above, new ones are closed",
         why="each costs up to 30 KB",
     )
+    connections_per_address: Annotated[int, AtLeast(0)] = setting(
+        default=0,
+        help="client connections from one address that is no trusted proxy; 0 is off",
+        why="a whole company may come from one address",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

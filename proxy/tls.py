@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from pathlib import Path
 
 from tailrace.proxy.settings import ClientTls, ServerTls
 
+log = logging.getLogger("tailrace")
+Stamp = tuple[tuple[int, int, int], ...]
 
-def _stamp(*paths: Path | None) -> tuple[tuple[int, int], ...]:
+
+def _stamp(*paths: Path | None) -> Stamp:
     stamps = []
     for path in paths:
         if path is not None:
             found = path.stat()
-            stamps.append((found.st_mtime_ns, found.st_ino))
+            stamps.append((found.st_mtime_ns, found.st_ino, found.st_size))
     return tuple(stamps)
 
 
@@ -23,6 +27,7 @@ class ClientContext:
     def __init__(self, settings: ClientTls | None) -> None:
         self._settings = settings or ClientTls()
         self._stamp = self._stamps()
+        self._complaint = ""
         self._context = self._read()
 
     def current(self) -> ssl.SSLContext:
@@ -30,13 +35,15 @@ class ClientContext:
         try:
             stamp = self._stamps()
             if stamp != self._stamp:
-                self._context = self._read()
                 self._stamp = stamp
-        except (OSError, ssl.SSLError):
-            return self._context
+                self._context = self._read()
+        except (OSError, ssl.SSLError) as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                log.error("the changed certificates for workers cannot be used, the old ones stay: %s", error)
         return self._context
 
-    def _stamps(self) -> tuple[tuple[int, int], ...]:
+    def _stamps(self) -> Stamp:
         return _stamp(self._settings.ca, self._settings.cert, self._settings.key)
 
     def _read(self) -> ssl.SSLContext:
@@ -45,37 +52,46 @@ class ClientContext:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         if settings.cert is not None:
-            context.load_cert_chain(settings.cert, settings.key)
+            context.load_cert_chain(settings.cert, settings.key, _no_password)
         return context
 
 
 class ServerContext:
-    """The context of a listener. `refresh` loads changed files into it; running connections keep what they have."""
+    """The context of a listener; `context` is for the next connection, those that run keep what they have."""
 
     def __init__(self, settings: ServerTls) -> None:
         self._settings = settings
         self._stamp = self._stamps()
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.context.set_alpn_protocols(["http/1.1"])
-        self._load()
+        self.context = self._read()
 
     def refresh(self) -> bool:
-        """Read changed files again; raises OSError or ssl.SSLError and keeps the old ones if they are bad."""
+        """Read changed files again; where they are bad, raises OSError or ssl.SSLError and keeps the old ones.
+
+        The same bad files are complained of once.
+        """
         stamp = self._stamps()
         if stamp == self._stamp:
             return False
-        # A trial context first: loading half a pair into the live one would break new connections.
-        ServerContext(self._settings)
-        self._load()
         self._stamp = stamp
+        self.context = self._read()
         return True
 
-    def _stamps(self) -> tuple[tuple[int, int], ...]:
+    def _stamps(self) -> Stamp:
         return _stamp(self._settings.cert, self._settings.key, self._settings.client_ca)
 
-    def _load(self) -> None:
-        self.context.load_cert_chain(self._settings.cert, self._settings.key)
-        if self._settings.client_ca is not None:
-            self.context.load_verify_locations(cafile=self._settings.client_ca)
-            self.context.verify_mode = ssl.CERT_REQUIRED
+    def _read(self) -> ssl.SSLContext:
+        # A new context each time: what was loaded into one, an authority above all, cannot be taken out again.
+        settings = self._settings
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        context.load_cert_chain(settings.cert, settings.key, _no_password)
+        if settings.client_ca is not None:
+            context.load_verify_locations(cafile=settings.client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+def _no_password() -> str:
+    """Asked for an encrypted key: without it OpenSSL would ask on the terminal, for ever."""
+    raise ssl.SSLError("the private key is encrypted; only plain PEM keys can be used")
