@@ -18,7 +18,7 @@ from tailrace.proxy.config.render import render
 from tailrace.proxy.config.schema import schema
 from tailrace.proxy.config.secret import MASK, Hidden, Secret
 from tailrace.proxy.config.setting import setting
-from tailrace.proxy.config.source import Source, parse, read
+from tailrace.proxy.config.source import Source, parse, read, text_of
 from tailrace.proxy.config.units import Seconds, Size
 
 __all__ = [
@@ -51,4 +51,5 @@ __all__ = [
     "render",
     "schema",
     "setting",
+    "text_of",
 ]

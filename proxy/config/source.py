@@ -31,6 +31,11 @@ class Source:
 
 def read(path: str | Path, *, environ: Mapping[str, str] = os.environ) -> Source:
     """Read a YAML file; a ConfigError says why no tree could be had."""
+    return parse(text_of(path), str(path), environ=environ)
+
+
+def text_of(path: str | Path) -> str:
+    """The text of a configuration file, not yet parsed; a ConfigError says why it could not be had."""
     name = str(path)
     try:
         with Path(path).open("rb") as file:
@@ -38,10 +43,9 @@ def read(path: str | Path, *, environ: Mapping[str, str] = os.environ) -> Source
     except (OSError, ValueError) as error:
         _refuse(name, 1, f"the file cannot be read: {getattr(error, 'strerror', None) or error}")
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         _refuse(name, content.count(b"\n", 0, error.start) + 1, "the file is not UTF-8 text")
-    return parse(text, name, environ=environ)
 
 
 def parse(text: str, name: str, *, environ: Mapping[str, str] = os.environ) -> Source:

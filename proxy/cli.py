@@ -1,0 +1,55 @@
+"""The `tailrace` command: its own commands, and those that others install under the group `tailrace.commands`.
+
+Exit codes: 0 well ended, 1 failed while running, 2 wrong configuration or arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from tailrace.proxy import registry
+from tailrace.proxy.commands import serve, version
+from tailrace.proxy.config import ConfigError
+from tailrace.proxy.supervisor import Fatal
+
+OWN: tuple[ModuleType, ...] = (serve, version)
+_INSTALLED = {"sim": "run a simulated engine: vLLM's wire format, timing and failures, without a model"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    installed = registry.names("commands")
+    if arguments and arguments[0] in installed:
+        # They parse their own arguments, `--help` included.
+        return int(registry.load("commands", arguments[0])(arguments[1:]))
+    options = _parser(installed).parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except Fatal as fatal:
+        print(f"tailrace: {fatal}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser(installed: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tailrace",
+        description="An inference gateway that keeps the tail of the time to first token short.",
+        epilog="`tailrace COMMAND --help` describes a command. Exit codes: 1 failed, 2 wrong configuration.",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in OWN:
+        command = commands.add_parser(module.NAME, help=module.HELP, description=module.__doc__)
+        module.describe(command)
+        command.set_defaults(run=module.run)
+    for name in installed:
+        commands.add_parser(name, help=_INSTALLED.get(name, "installed by another package"), add_help=False)
+    return parser

@@ -1,0 +1,1 @@
+"""The commands of `tailrace`, one file each: `add(parsers)` describes it, `run(options)` does it."""

@@ -1,0 +1,20 @@
+"""`tailrace version`: which release this is, and on what it runs."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from importlib.metadata import version
+
+NAME = "version"
+HELP = "print the version"
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    """It has no arguments."""
+
+
+def run(_options: argparse.Namespace) -> int:
+    """Print it."""
+    print(f"tailrace {version('tailrace')} (Python {platform.python_version()}, uvloop {version('uvloop')})")
+    return 0

@@ -1,0 +1,63 @@
+"""A configuration file as the processes of a role use it: its text, its role and its decoded settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tailrace.proxy import registry
+from tailrace.proxy.config import ConfigError, Node, Source, decode_source, parse, text_of
+from tailrace.proxy.config.flaws import Flaw
+from tailrace.proxy.pipeline import ChainError
+from tailrace.proxy.role import Role
+from tailrace.proxy.settings import Relay
+
+DEFAULT_ROLE = "gateway"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """One state of a file. The text travels with it, so that every process decodes the same."""
+
+    name: str
+    text: str
+    role_name: str
+    role: Role
+    settings: Relay
+    files: tuple[Path, ...]
+
+
+def load(path: str | Path) -> Configuration:
+    """Read, decode and check a file; a ConfigError holds everything that is wrong."""
+    return understand(text_of(path), str(path))
+
+
+def understand(text: str, name: str) -> Configuration:
+    """The same for text that stood in the file `name`."""
+    source = parse(text, name)
+    node = source.root.get("role")
+    role_name = node.as_text() if node is not None and node.kind == "scalar" else DEFAULT_ROLE
+    try:
+        role: Role = registry.load("roles", role_name)()
+    except registry.UnknownName as error:
+        _refuse(source, node, f"role: {error}")
+    settings = decode_source(role.Settings, source)
+    try:
+        role.check(settings)
+    except ChainError as error:
+        _refuse(source, source.root.get("plugins"), str(error))
+    return Configuration(name=name, text=text, role_name=role_name, role=role, settings=settings, files=source.files)
+
+
+def restart_needed(old: Relay, new: Relay) -> list[str]:
+    """What changed that only a restart puts into effect."""
+    return [key for key in ("role", "listen", "processes", "admin") if _of(old, key) != _of(new, key)]
+
+
+def _of(settings: Relay, key: str) -> Any:
+    return getattr(settings, key, None)
+
+
+def _refuse(source: Source, node: Node | None, text: str) -> NoReturn:
+    raise ConfigError((Flaw(str(source.path), node.line if node is not None else 1, text),))

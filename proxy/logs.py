@@ -1,0 +1,48 @@
+"""Log lines for people: one line an event, on stderr, the origin of an unexpected error folded into its line."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import traceback
+
+_LEVELS = {"DEBUG": "debug", "INFO": "info ", "WARNING": "warn ", "ERROR": "error", "CRITICAL": "fatal"}
+_FRAMES = 6
+
+
+class _Lines(logging.Formatter):
+    who = ""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        level = _LEVELS.get(record.levelname, record.levelname)
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text = f"{text}: {origin(record.exc_info[1])}"
+        # A name that a client chose must not be able to forge a line.
+        text = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text.replace("\n", " | "))
+        return f"{moment}.{int(record.msecs):03d}Z {level} {self.who}: {text}"
+
+
+def origin(error: BaseException) -> str:
+    """An exception with the places it passed, innermost first, in one line."""
+    frames = traceback.extract_tb(error.__traceback__)[::-1][:_FRAMES]
+    places = " < ".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames)
+    return f"{type(error).__name__}: {error} (at {places})" if places else f"{type(error).__name__}: {error}"
+
+
+def configure(who: str, level: str = "info") -> None:
+    """Send this process's log to stderr; `who` is named in every line."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines())
+    name_process(who)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("tailrace").setLevel(level.upper())
+
+
+def name_process(who: str) -> None:
+    """Change what lines say of their origin."""
+    _Lines.who = who

@@ -1,0 +1,40 @@
+"""What every process is to serve now: the configuration in force, and the workers an operator has drained."""
+
+from __future__ import annotations
+
+import time
+
+from tailrace.proxy.configuration import Configuration
+from tailrace.proxy.control import Start
+
+
+class Orders:
+    """The supervisor's word; a process that starts is told all of it, a running one each change."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.generation = 1
+        self.loaded_at = time.time()
+        self.last_error: str | None = None
+        """Why the last reload was refused; None after one that was not."""
+        self.drained: set[str] = set()
+
+    def adopt(self, configuration: Configuration) -> None:
+        """A configuration is in force from now on."""
+        self.configuration = configuration
+        self.generation += 1
+        self.loaded_at = time.time()
+        self.last_error = None
+
+    def start(self, index: int, count: int, sockets: tuple[int, ...], metrics: int | None) -> Start:
+        """What the process in a seat is told first."""
+        return Start(
+            role=self.configuration.role_name,
+            name=self.configuration.name,
+            text=self.configuration.text,
+            sockets=sockets,
+            index=index,
+            count=count,
+            metrics=metrics,
+            drained=tuple(sorted(self.drained)),
+        )

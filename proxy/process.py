@@ -1,0 +1,241 @@
+"""One process of a role: `python -m tailrace.proxy.process FD`, where FD is its end of the supervisor's channel.
+
+It does what the supervisor asks. Its own rules: a SIGTERM lets it drain and end, whereupon the supervisor fills its
+seat again; when the supervisor is gone it closes its listeners at once, so that the next one can open them, and ends
+after its running calls, within the `drain` of its settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from tailrace.proxy import logs
+from tailrace.proxy.collection import Collection
+from tailrace.proxy.config import ConfigError
+from tailrace.proxy.configuration import understand
+from tailrace.proxy.control import Channel, Refused, Start
+from tailrace.proxy.pipeline import ChainError
+from tailrace.proxy.role import Process, Role, Seat, Staged
+from tailrace.proxy.stall import Watchdog
+
+log = logging.getLogger("tailrace")
+TLS_LOOK = 2.0
+
+
+class Occupant:
+    """What sits in a seat: the role's running process, and what the supervisor may ask of it."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._role: Role | None = None
+        self._process: Process | None = None
+        self._staged: Staged | None = None
+        self._draining: asyncio.Task[None] | None = None
+        self._watchdog: Watchdog | None = None
+        self._collection: Collection | None = None
+        self._questions: dict[str, Callable[..., Awaitable[Any]]] = {
+            "start": self._start,
+            "prepare": self._prepare,
+            "commit": self._commit,
+            "discard": self._discard,
+            "status": self._status,
+            "workers": self._workers,
+            "set_drained": self._set_drained,
+            "drain": self._drain,
+            "hurry": self._end_now,
+        }
+
+    async def answer(self, what: str, fields: dict[str, Any]) -> Any:
+        """Do what is asked; everything that goes wrong is told to the supervisor."""
+        try:
+            return await self._questions[what](**fields)
+        except (ConfigError, ChainError, OSError, ValueError) as error:
+            raise Refused(str(error)) from error
+        except Exception as error:
+            log.exception("'%s' failed", what)
+            raise Refused(f"{type(error).__name__}: {error}") from error
+
+    async def _start(self, **fields: Any) -> dict[str, Any]:
+        start = Start(**fields)
+        logs.name_process(f"{start.role}[{start.index}]")
+        configuration = understand(start.text, start.name)
+        sockets = [socket.socket(fileno=fd) for fd in start.sockets]
+        seat = Seat(index=start.index, count=start.count, metrics=start.metrics)
+        self._role = configuration.role
+        self._process = process = await configuration.role.open(configuration.settings, sockets, seat)
+        self._apply(start.drained)
+        self._watchdog = Watchdog(asyncio.get_running_loop())
+        self._watchdog.start()
+        self._collection = Collection(process.service)
+        self._collection.start()
+        return {"addresses": [door.shown for door in process.doors]}
+
+    async def _prepare(self, *, text: str, name: str) -> None:
+        configuration = understand(text, name)
+        if type(configuration.role) is not type(self._role):
+            raise Refused("the role cannot be changed by a reload: restart")
+        await self._discard()
+        self._staged = await self._present.prepare(configuration.settings)
+
+    async def _commit(self, *, drained: Sequence[str]) -> None:
+        staged, self._staged = self._staged, None
+        if staged is None:
+            raise Refused("nothing was prepared")
+        staged.commit()
+        self._apply(drained)
+
+    async def _discard(self) -> None:
+        staged, self._staged = self._staged, None
+        if staged is not None:
+            await staged.discard()
+
+    async def _status(self) -> dict[str, Any]:
+        process = self._present
+        return {"unready": process.unready(), "active": process.service.active}
+
+    async def _workers(self) -> list[dict[str, Any]]:
+        return [described(worker) for worker in self._present.workers()]
+
+    async def _set_drained(self, *, worker: str, drained: bool) -> bool:
+        found = [other for other in self._present.workers() if other.name == worker]
+        for other in found:
+            other.drained = drained
+            other.changed()
+        return bool(found)
+
+    async def _drain(self) -> None:
+        self.drain()
+
+    async def _end_now(self) -> None:
+        self._hurry.set()
+        self.drain()
+
+    def drain(self) -> None:
+        """Begin to end; `over` is set when it is done."""
+        if self._draining is None:
+            self._draining = asyncio.ensure_future(self._to_the_end())
+
+    async def abandoned(self) -> None:
+        """The supervisor is gone: make room for the next one, then end."""
+        if self._process is None:
+            self.over.set()
+            return
+        if self._draining is None:
+            log.warning("the supervisor is gone: no new connections, running calls are finished")
+        for door in self._process.doors:
+            door.close()
+        self.drain()
+
+    async def refresh_tls(self) -> None:
+        """Look for changed certificates, for as long as the process lives."""
+        while True:
+            await asyncio.sleep(TLS_LOOK)
+            for door in self._process.doors if self._process is not None else ():
+                door.refresh_tls()
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        if self._watchdog is not None:
+            self._watchdog.stop()
+        if self._collection is not None:
+            self._collection.stop()
+        await self._discard()
+        if self._process is not None:
+            await self._process.close()
+
+    async def _to_the_end(self) -> None:
+        try:
+            if self._process is not None:
+                await self._process.drain(self._hurry)
+        finally:
+            self.over.set()
+
+    @property
+    def _present(self) -> Process:
+        if self._process is None:
+            raise Refused("not started yet")
+        return self._process
+
+    def _apply(self, drained: Sequence[str]) -> None:
+        names = frozenset(drained)
+        for worker in self._present.workers():
+            if worker.drained != (worker.name in names):
+                worker.drained = worker.name in names
+                worker.changed()
+
+
+def described(worker: Any) -> dict[str, Any]:
+    """A worker as `tailrace workers` and the admin port show it."""
+    standing = worker.standing
+    return {
+        "worker": worker.name,
+        "pools": [pool.name for pool in worker.pools],
+        "eligible": worker.eligible,
+        "drained": worker.drained,
+        "inflight": worker.inflight,
+        "standing": {
+            "ready": standing.ready,
+            "draining": standing.draining,
+            "dead": standing.dead,
+            "running": standing.running,
+            "waiting": standing.waiting,
+            "kv_use": standing.kv_use,
+            "tokens_per_second": standing.tokens_per_second,
+            "models": standing.models,
+            "reason": standing.reason,
+        },
+    }
+
+
+async def occupy(sock: socket.socket) -> int:
+    """Serve for as long as the supervisor wants, or until a SIGTERM of one's own."""
+    occupant = Occupant()
+    channel = await Channel.over(sock, occupant.answer)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, occupant.drain)
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        # A terminal sends these to the supervisor as well, which decides.
+        loop.add_signal_handler(ignored, _nothing)
+    tls = asyncio.ensure_future(occupant.refresh_tls())
+    over = asyncio.ensure_future(occupant.over.wait())
+    gone = asyncio.ensure_future(channel.closed())
+    try:
+        await asyncio.wait([over, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not over.done():
+            await occupant.abandoned()
+            await over
+    finally:
+        for task in (tls, over, gone):
+            task.cancel()
+        await occupant.close()
+        await channel.close()
+    return 0
+
+
+def _nothing() -> None:
+    """A signal that means nothing here."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """The process of one seat; its number of the channel's descriptor is the only argument."""
+    logs.configure("process")
+    sock = socket.socket(fileno=int(argv[0]))
+    sock.setblocking(False)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(occupy(sock))
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text("tailrace")
+    sys.exit(main(sys.argv[1:]))

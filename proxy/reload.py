@@ -1,0 +1,90 @@
+"""A changed configuration in all processes or in none: every one prepares it, and only if all could do they commit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from tailrace.proxy.config import ConfigError
+from tailrace.proxy.configuration import Configuration, load, restart_needed
+from tailrace.proxy.control import Gone, Refused
+from tailrace.proxy.crew import Crew, Member
+from tailrace.proxy.orders import Orders
+from tailrace.proxy.watchfiles import Watch
+
+log = logging.getLogger("tailrace")
+LOOK = 1.0
+PREPARE_LIMIT = 30.0
+
+
+class Reloader:
+    """Reloads one at a time; a refused one leaves everything as it is and says why."""
+
+    def __init__(self, orders: Orders, crew: Crew) -> None:
+        self._orders = orders
+        self._crew = crew
+        self._lock = asyncio.Lock()
+        self._watch = Watch(orders.configuration.files)
+
+    async def follow(self) -> None:
+        """Reload whenever a file changes, for ever."""
+        while True:
+            await asyncio.sleep(LOOK)
+            if self._watch.changed():
+                await self.reload()
+
+    async def reload(self) -> bool:
+        """Read the file again and put it in force; whether that was possible."""
+        async with self._lock:
+            self._watch.changed()
+            try:
+                configuration = load(self._orders.configuration.name)
+                if configuration.role_name != self._orders.configuration.role_name:
+                    raise Refused("the role cannot be changed by a reload: restart")
+                await self._agree(configuration)
+            except (ConfigError, Refused) as error:
+                self._refuse(str(error))
+                return False
+            self._put_in_force(configuration)
+            return True
+
+    async def joined(self, member: Member) -> None:
+        """Bring a process up to date that was starting while a reload went on."""
+        async with self._lock:
+            configuration = self._orders.configuration
+            if member.text == configuration.text:
+                return
+            try:
+                await member.channel.ask("prepare", text=configuration.text, name=configuration.name)
+                await member.channel.ask("commit", drained=sorted(self._orders.drained))
+                member.text = configuration.text
+            except (Refused, Gone) as error:
+                log.error("process %d cannot take up the configuration and is replaced: %s", member.index, error)
+                member.process.terminate()
+
+    async def _agree(self, configuration: Configuration) -> None:
+        """Let every process prepare; raises Refused after all have let go where one could not."""
+        members = self._crew.serving
+        answers = await self._crew.ask("prepare", limit=PREPARE_LIMIT, text=configuration.text, name=configuration.name)
+        refusals = [answer for answer in answers.values() if isinstance(answer, Refused)]
+        if refusals:
+            await self._crew.ask("discard")
+            raise refusals[0]
+        # A process that died meanwhile is replaced by one that gets the new text.
+        await self._crew.ask("commit", drained=sorted(self._orders.drained))
+        for member in members:
+            member.text = configuration.text
+
+    def _put_in_force(self, configuration: Configuration) -> None:
+        old = self._orders.configuration.settings
+        self._orders.adopt(configuration)
+        self._watch.follow(configuration.files)
+        log.info("configuration %d is in force", self._orders.generation)
+        changed = restart_needed(old, configuration.settings)
+        if changed:
+            log.warning("%s changed: a restart puts that into effect", ", ".join(f"`{key}`" for key in changed))
+
+    def _refuse(self, reason: str) -> None:
+        self._orders.last_error = reason
+        for line in reason.splitlines():
+            log.error("the changed configuration is refused, the last good one stays: %s", line)

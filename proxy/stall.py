@@ -1,0 +1,102 @@
+"""Notices when the event loop stands still, and says in whose code.
+
+The loop ticks every TICK; a thread looks whether it did. A stall of LIMIT or more is logged with the innermost frame of
+the loop's thread at that moment and the plugin it lies in, at most once in QUIET seconds. Code that holds the
+interpreter's lock hides its frame from the thread; its length is then still known from the tick that came late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+
+log = logging.getLogger("tailrace")
+TICK = 0.025
+LIMIT = 0.05
+QUIET = 10.0
+_CORE = "tailrace.proxy"
+
+
+class Watchdog:
+    """Watches the loop it is started on. `lag` is called with the lateness of each tick, in seconds."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        lag: Callable[[float], None] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._loop = loop
+        self._lag = lag
+        self._clock = clock
+        self._due = 0.0
+        self._seen = ""
+        self._told = float("-inf")
+        self._untold = 0
+        self._handle: asyncio.TimerHandle | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="stall", daemon=True)
+
+    def start(self) -> None:
+        """Begin; call it in the loop's own thread."""
+        self._ident = threading.get_ident()
+        self._due = self._clock() + TICK
+        self._handle = self._loop.call_later(TICK, self._tick)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        if self._handle is not None:
+            self._handle.cancel()
+        self._stopped.set()
+        self._thread.join()
+
+    def _tick(self) -> None:
+        late = self._clock() - self._due
+        if self._lag is not None:
+            self._lag(max(late, 0.0))
+        if late >= LIMIT:
+            self._tell(late)
+        self._seen = ""
+        self._due = self._clock() + TICK
+        self._handle = self._loop.call_later(TICK, self._tick)
+
+    def _tell(self, late: float) -> None:
+        now = self._clock()
+        if now - self._told < QUIET:
+            self._untold += 1
+            return
+        more = f" ({self._untold} more since the last such line)" if self._untold else ""
+        where = self._seen or "in code that could not be looked at"
+        log.warning("the event loop stood still for %.0f ms %s%s", late * 1000, where, more)
+        self._told, self._untold = now, 0
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(TICK):
+            if not self._seen and self._clock() - self._due >= LIMIT:
+                self._seen = place(sys._current_frames().get(self._ident))
+
+
+def place(frame: FrameType | None) -> str:
+    """Where a stack stands, in words: its innermost frame, and the innermost one outside core and library."""
+    if frame is None:
+        return ""
+    innermost = _shown(frame)
+    walk: FrameType | None = frame
+    while walk is not None:
+        module = walk.f_globals.get("__name__", "")
+        if not module.startswith(_CORE) and module.partition(".")[0] not in sys.stdlib_module_names:
+            return f"in {_shown(walk)}" if walk is frame else f"in {_shown(walk)}, at {innermost}"
+        walk = walk.f_back
+    return f"in {innermost}"
+
+
+def _shown(frame: FrameType) -> str:
+    code = frame.f_code
+    return f"{frame.f_globals.get('__name__', '?')}.{code.co_qualname} ({code.co_filename}:{frame.f_lineno})"

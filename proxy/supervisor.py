@@ -1,0 +1,186 @@
+"""One `tailrace serve`: opens the listening sockets, keeps the processes that serve on them, and ends them in order.
+
+Signals: SIGTERM or SIGINT drains, a second one ends at once, a third kills; SIGHUP reloads. The supervisor is never on
+the path of a request. When it dies, its processes notice that their channel is closed, close their listeners and end
+after the calls that are running: whoever starts the next supervisor can bind the same addresses at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from tailrace.proxy.configuration import Configuration
+from tailrace.proxy.control import Start
+from tailrace.proxy.crew import Crew, Member, StartFailed
+from tailrace.proxy.door import bind
+from tailrace.proxy.orders import Orders
+from tailrace.proxy.reload import Reloader
+from tailrace.proxy.settings import Listener
+
+log = logging.getLogger("tailrace")
+GRACE = 5.0
+ENOUGH_FILES = 65536
+
+
+class Fatal(Exception):  # noqa: N818 - ends the program with one line
+    """Serving is impossible; the text says why."""
+
+
+class Supervisor:
+    """Keeps the processes of one configuration until it is told to stop."""
+
+    def __init__(self, configuration: Configuration, announce: Callable[[str], None]) -> None:
+        self.orders = Orders(configuration)
+        self.ending = False
+        self._announce = announce
+        self._sockets: list[socket.socket] = []
+        self._stops = 0
+        self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def run(self) -> int:
+        """Serve to the end; the exit code. Raises Fatal where it cannot begin."""
+        raise_file_limit()
+        settings = self.orders.configuration.settings
+        self._sockets = listening(settings.listen)
+        try:
+            self.crew = Crew(settings.processes, [sock.fileno() for sock in self._sockets], self._start_of)
+            self.reloader = Reloader(self.orders, self.crew)
+            self.crew.on_joined = self._joined
+            self._obey_signals()
+            if await self._begin():
+                return await self._serve()
+            return 0
+        finally:
+            for task in tuple(self._tasks):
+                task.cancel()
+            await self.crew.kill()
+            self._close_sockets()
+
+    async def _begin(self) -> bool:
+        """Start the processes; False where a signal came first."""
+        starting: asyncio.Future[Any] = asyncio.ensure_future(self.crew.start())
+        stopped: asyncio.Future[Any] = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                return False
+            for address in starting.result():
+                self._announce(f"ready {address}")
+        except StartFailed as failure:
+            raise Fatal(str(failure)) from None
+        finally:
+            starting.cancel()
+            stopped.cancel()
+        return True
+
+    async def _serve(self) -> int:
+        self._spawn(self.reloader.follow())
+        stopped: asyncio.Future[Any] = asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait([stopped, self.crew.gave_up], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if self.crew.gave_up.done():
+            raise Fatal(f"no process can serve any more: {self.crew.gave_up.result()}")
+        await self._end()
+        return 0
+
+    async def _end(self) -> None:
+        settings = self.orders.configuration.settings
+        log.info(
+            "stopping: connections are accepted for %g s more, running calls get %g s after that",
+            settings.pre_stop,
+            settings.drain,
+        )
+        self._spawn(self._close_later(settings.pre_stop))
+        await self.crew.drain()
+        try:
+            async with asyncio.timeout(settings.pre_stop + settings.drain + GRACE):
+                await self.crew.gone()
+        except TimeoutError:
+            log.error("processes that did not end in time are killed")
+
+    async def _close_later(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._close_sockets()
+
+    def _start_of(self, index: int) -> Start:
+        fds = tuple(sock.fileno() for sock in self._sockets)
+        return self.orders.start(index, self.crew.seats, fds, None)
+
+    def _joined(self, member: Member) -> None:
+        self._spawn(self.reloader.joined(member))
+
+    def _obey_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._spawn(self.reloader.reload()))
+
+    def stop(self) -> None:
+        """End: the first time in order, the second at once, the third by force."""
+        self._stops += 1
+        self.ending = True
+        self._stop.set()
+        if self._stops == 2:
+            log.info("stopping at once")
+            self._close_sockets()
+            self._spawn(self.crew.hurry())
+        elif self._stops > 2:
+            self._spawn(self.crew.kill())
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _close_sockets(self) -> None:
+        for sock in self._sockets:
+            close_listening(sock)
+        self._sockets = []
+
+
+def listening(listeners: Sequence[Listener]) -> list[socket.socket]:
+    """The sockets of all listeners; Fatal names the address that could not be had."""
+    sockets: list[socket.socket] = []
+    for listener in listeners:
+        try:
+            sockets.append(bind(listener))
+        except OSError as error:
+            for sock in sockets:
+                close_listening(sock)
+            raise Fatal(f"cannot listen on {listener.address}: {why(error)}") from None
+    return sockets
+
+
+def why(error: OSError) -> str:
+    """An operating-system error in the words of the system."""
+    return (error.strerror or str(error)).lower()
+
+
+def close_listening(sock: socket.socket) -> None:
+    """Close a listening socket; the file of a Unix socket goes with it."""
+    path = sock.getsockname() if sock.family == socket.AF_UNIX else ""
+    sock.close()
+    if path:
+        Path(path).unlink(missing_ok=True)
+
+
+def raise_file_limit() -> None:
+    """Let this process and its children open as many files as the system lets them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (OSError, ValueError) as error:
+            log.warning("the limit of open files stays at %d: %s", soft, error)
+    if 0 <= soft < ENOUGH_FILES and os.getuid() != 0:
+        log.warning("at most %d files can be open at once: every stream takes two (see `ulimit -Hn`)", soft)
