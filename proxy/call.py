@@ -50,6 +50,7 @@ class Call:
     answered_head: Head | None = None
     source = ""
     waited_ns = 0
+    received_ns = 0
     tried_before = 0
     keep_alive = True
     complete = False
@@ -144,6 +145,7 @@ class Call:
             self.client.proceed()
         self._waiter = Signal()
         await self._waiter
+        self.received_ns = time.monotonic_ns()
         # A slow upload is no silence on the gateway's side.
         self.beaten_at = self.client.service.clock.now
 

@@ -31,6 +31,7 @@ def finish(call: Call, outcome: Outcome) -> None:
             on_complete(call, outcome)
         except Exception:
             log.exception("plugin '%s' failed in on_complete of request %s", name, call.id)
+            call.client.service.plugin_failed(name)
     call.drop()
     call.client.service.completed(call, outcome)
     call.client.finished(call)

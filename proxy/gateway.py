@@ -17,6 +17,7 @@ from tailrace.proxy.door import Door, bind
 from tailrace.proxy.drain import drain
 from tailrace.proxy.fleet import Pool, Worker
 from tailrace.proxy.health import unreachable
+from tailrace.proxy.metrics import Segment
 from tailrace.proxy.pipeline import Link, Pipeline
 from tailrace.proxy.role import Seat
 from tailrace.proxy.service import Service
@@ -29,9 +30,10 @@ SettingsT = TypeVar("SettingsT", bound=Relay)
 class RelayProcess(Generic[SettingsT]):
     """One process of a relay, from its settings to its last answer. A role says what its links, pools and chain are."""
 
-    def __init__(self, settings: SettingsT) -> None:
+    def __init__(self, settings: SettingsT, seat: Seat | None = None) -> None:
         self.settings = settings
-        self.service = Service(asyncio.get_running_loop(), settings.limits)
+        segment = Segment.attach(seat.metrics) if seat is not None and seat.metrics is not None else None
+        self.service = Service(asyncio.get_running_loop(), settings.limits, segment)
         self.roster = Roster(self.service.sweep)
         self.births = Births()
         self.doors: list[Door] = []
@@ -86,6 +88,7 @@ class RelayProcess(Generic[SettingsT]):
             await door.open()
             self.doors.append(door)
         self.service.sweep.start()
+        self.service.metrics.start(self.service, self.workers)
 
     def workers(self) -> Iterable[Worker]:
         """The workers of the present configuration."""
@@ -102,11 +105,12 @@ class RelayProcess(Generic[SettingsT]):
     async def close(self) -> None:
         """Close everything at once."""
         for door in self.doors:
-            door.close()
+            door.drop()
         await self.service.close()
         self.roster.close()
         if self._lives is not None:
             await self._lives.aclose()
+        self.service.metrics.close()
 
 
 class GatewayProcess(RelayProcess[Gateway]):
@@ -152,7 +156,7 @@ class GatewayRole:
 
     async def open(self, settings: Gateway, sockets: Sequence[socket.socket], seat: Seat) -> GatewayProcess:
         """Serve on listening sockets."""
-        process = GatewayProcess(settings)
+        process = GatewayProcess(settings, seat)
         try:
             await process.load(settings)
             await process.open(sockets)

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from tailrace.proxy.memory import BodyMemory
+from tailrace.proxy.metrics.process import ProcessMetrics
 from tailrace.proxy.settings import Limits
 from tailrace.proxy.sweep import Sweep
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.chain import Chain
     from tailrace.proxy.fault import Fault
+    from tailrace.proxy.metrics import Segment
     from tailrace.proxy.outcome import Outcome
     from tailrace.proxy.server import ClientConnection
 
@@ -24,12 +26,15 @@ class Service:
 
     chain: Chain
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits, segment: Segment | None = None) -> None:
         self.loop = loop
+        self.metrics = ProcessMetrics(segment)
+        self._count_call = self.metrics.calls.completed
         self.sweep = Sweep(loop)
         self.clock = self.sweep.clock
         self.memory = BodyMemory(limits.body_memory)
         self.connections: set[ClientConnection] = set()
+        self._crowd: dict[str, int] = {}
         self.draining = False
         self.ready = True
         self.active = 0
@@ -58,15 +63,27 @@ class Service:
         self._count = count = self._count + 1
         return f"{self._prefix}{count:08x}"
 
+    def full(self, arriving: int = 0) -> bool:
+        """Whether another client would be one too many; `arriving` are those that are not connections yet."""
+        return len(self.connections) + arriving >= self.chain.limits.connections
+
     def connected(self, connection: ClientConnection) -> None:
-        """A client connected; above the limit it is turned away at once."""
-        if len(self.connections) >= self.chain.limits.connections:
+        """A client connected; above a limit it is turned away at once."""
+        peer, most = connection.peer, self.chain.limits.connections_per_address
+        self._crowd[peer.address] = count = self._crowd.get(peer.address, 0) + 1
+        if self.full() or (0 < most < count and not peer.trusted and peer.address != "unix"):
             connection.transport.abort()
         self.connections.add(connection)
 
     def disconnected(self, connection: ClientConnection) -> None:
         """A client's connection has ended."""
-        self.connections.discard(connection)
+        if connection not in self.connections:
+            return
+        self.connections.remove(connection)
+        address = connection.peer.address
+        self._crowd[address] -= 1
+        if not self._crowd[address]:
+            del self._crowd[address]
 
     def began(self, call: Call) -> None:
         """A call begins to be served."""
@@ -75,12 +92,15 @@ class Service:
 
     def refused(self, fault: Fault) -> None:
         """A request was refused before it became a call."""
+        self.metrics.calls.refused(fault)
 
     def plugin_failed(self, name: str) -> None:
         """A plugin failed or took too long."""
+        self.metrics.calls.plugin_failed(name)
 
     def completed(self, call: Call, outcome: Outcome) -> None:
         """A call is over."""
+        self._count_call(call, outcome)
         self.active -= 1
         calls = call.chain.calls
         calls.count -= 1

@@ -1,0 +1,154 @@
+"""Counts calls as they end: once a call, with a handful of additions to slots that were looked up before.
+
+Nothing is formatted here and nothing is created after the first call of its kind. Attempts and their faults are
+counted with their call, so the attempt engine knows nothing of metrics.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from tailrace.proxy.metrics import catalogue
+from tailrace.proxy.metrics.catalogue import DURATION_BOUNDS, FIRST_TOKEN_BOUNDS, OVERHEAD_BOUNDS, code_of
+from tailrace.proxy.outcome import Ending
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.fault import Fault
+    from tailrace.proxy.metrics.register import Register
+    from tailrace.proxy.outcome import Outcome
+
+UNKNOWN = "unknown"
+UNPARSED = "unparsed"
+"""The route of what was refused before it became a call."""
+
+_MOST_REMEMBERED = 16384
+_NOT_YET = -1
+
+
+class _Slots:
+    """Where the calls of one route, model and end are counted; distributions get theirs at first use."""
+
+    __slots__ = ("duration", "first_token", "overhead", "requests")
+
+    def __init__(self, requests: int) -> None:
+        self.requests = requests
+        self.duration = self.first_token = self.overhead = _NOT_YET
+
+
+class CallCounts:
+    """The counters and distributions of calls, attempts and faults of one process."""
+
+    def __init__(self, register: Register) -> None:
+        self._register = register
+        self._slots = register.segment.slots
+        self._calls: dict[tuple[str, str, str, int], _Slots] = {}
+        self._attempts: dict[tuple[str, str | None, str], int] = {}
+        self._client_gone = register.series(catalogue.CLIENT_GONE, ())
+        self._streams_cut = register.series(catalogue.STREAMS_CUT, ())
+
+    def completed(self, call: Call, outcome: Outcome) -> None:
+        """Count a call that is over, once."""
+        slots = self._slots
+        entry = call.entry
+        model = UNKNOWN if entry is None else entry.name
+        kind = (call.route.name, model, outcome.ending, outcome.status)
+        its = self._calls.get(kind)
+        if its is None:
+            its = self._learn(kind)
+        slots[its.requests] += 1.0
+        tries = call.tries
+        if tries:
+            if its.duration < 0:
+                self._learn_distributions(its, kind)
+            finished = outcome.finished_ns
+            seconds = (finished - call.started_ns) * 1e-9
+            at = its.duration
+            slots[at] += seconds
+            slots[at + 1 + bisect_left(DURATION_BOUNDS, seconds)] += 1.0
+            attempt = tries[0]
+            if attempt.sent_ns:
+                arrived = call.received_ns or call.started_ns
+                overhead = attempt.sent_ns - arrived - call.waited_ns
+                first = outcome.first_content_ns
+                if first:
+                    winner = attempt if len(tries) == 1 else call.race.winner  # type: ignore[union-attr]
+                    if winner.streaming:  # type: ignore[union-attr]
+                        self._first_token(its, kind, (first - arrived) * 1e-9)
+                    elif winner.held:  # type: ignore[union-attr]
+                        # A whole answer that was not streamed through: from its last byte on, the time is ours.
+                        overhead += finished - first
+                seconds = overhead * 1e-9
+                at = its.overhead
+                slots[at] += seconds
+                slots[at + 1 + bisect_left(OVERHEAD_BOUNDS, seconds)] += 1.0
+            attempts = self._attempts
+            for attempt in tries:
+                ended = (attempt.worker.name, attempt.end, attempt.why)
+                place = attempts.get(ended)
+                slots[self._learn_attempt(ended) if place is None else place] += 1.0
+        if outcome.ending is not Ending.COMPLETED or len(tries) > 1:
+            self._count_faults(call, outcome)
+
+    def refused(self, fault: Fault) -> None:
+        """Count a request that never became a call."""
+        kind = (UNPARSED, UNKNOWN, Ending.REFUSED, fault.status)
+        self._slots[(self._calls.get(kind) or self._learn(kind)).requests] += 1.0
+        self._fault(fault)
+
+    def plugin_failed(self, name: str) -> None:
+        """Count a failure of a plugin."""
+        self._slots[self._register.series(catalogue.PLUGIN_FAILURES, (name,))] += 1.0
+
+    def forget_worker(self, name: str) -> None:
+        """Retire the series of a worker that is gone for good and has no attempt running."""
+        for ended in [ended for ended in self._attempts if ended[0] == name]:
+            del self._attempts[ended]
+        for values in self._register.names(catalogue.ATTEMPTS):
+            if values[0] == name:
+                self._register.retire(catalogue.ATTEMPTS, values)
+
+    def _first_token(self, its: _Slots, kind: tuple[str, str, str, int], seconds: float) -> None:
+        if its.first_token < 0:
+            its.first_token = self._register.series(catalogue.FIRST_TOKEN, kind[:2])
+        slots, at = self._slots, its.first_token
+        slots[at] += seconds
+        slots[at + 1 + bisect_left(FIRST_TOKEN_BOUNDS, seconds)] += 1.0
+
+    def _count_faults(self, call: Call, outcome: Outcome) -> None:
+        last = outcome.fault
+        for attempt in call.tries:
+            if attempt.fault is not None and attempt.fault is not last:
+                self._fault(attempt.fault)
+        if last is not None:
+            self._fault(last)
+        if outcome.ending is Ending.CLIENT_GONE:
+            self._slots[self._client_gone] += 1.0
+        elif outcome.ending is not Ending.COMPLETED:
+            head = call.answered_head
+            if head is not None and head.status < 400:
+                self._slots[self._streams_cut] += 1.0
+
+    def _fault(self, fault: Fault) -> None:
+        self._slots[self._register.series(catalogue.FAULTS, (fault.kind, str(fault.whose)))] += 1.0
+
+    def _learn(self, kind: tuple[str, str, str, int]) -> _Slots:
+        if len(self._calls) >= _MOST_REMEMBERED:
+            self._calls.clear()
+        route, model, ending, status = kind
+        values = (route, model, str(ending), code_of(status))
+        its = self._calls[kind] = _Slots(self._register.series(catalogue.REQUESTS, values))
+        return its
+
+    def _learn_distributions(self, its: _Slots, kind: tuple[str, str, str, int]) -> None:
+        its.duration = self._register.series(catalogue.DURATION, kind[:2])
+        its.overhead = self._register.series(catalogue.OVERHEAD, kind[:1])
+
+    def _learn_attempt(self, ended: tuple[str, str | None, str]) -> int:
+        if len(self._attempts) >= _MOST_REMEMBERED:
+            self._attempts.clear()
+        worker, end, why = ended
+        place = self._register.series(catalogue.ATTEMPTS, (worker, str(end), why))
+        self._attempts[ended] = place
+        return place
