@@ -151,8 +151,9 @@ class UpstreamConnection(asyncio.Protocol):
             data = data[:left]
         if data:
             sink.on_data(data)
-        if self.sink is sink:
-            self._finish(sink)
+        # Another sink may have taken over meanwhile: at the commit, the relay does.
+        if self.sink is not None:
+            self._finish(self.sink)
 
     def _in_rest(self, sink: Sink, data: bytes) -> None:
         sink.on_data(data)
@@ -169,12 +170,12 @@ class UpstreamConnection(asyncio.Protocol):
             sink.on_chunks(data[:at], count)
         if end >= 0:
             self._receive = self._in_trailers
-            if self.sink is sink:
-                self._in_trailers(sink, data[end:])
+            if self.sink is not None:
+                self._in_trailers(self.sink, data[end:])
             return
         self._buffer = data[at:]
-        if len(self._buffer) > HOLD_CHUNK and self.sink is sink:
-            self._split(sink)
+        if len(self._buffer) > HOLD_CHUNK and self.sink is not None:
+            self._split(self.sink)
 
     def _split(self, sink: Sink) -> None:
         """Pass on what is there of a large chunk, as a chunk of its own."""
