@@ -113,7 +113,7 @@ class RouteTable:
         """The route; never None."""
         methods = self._exact.get(path)
         if methods is not None:
-            route = methods.get(method)
+            route = methods.get(method) or methods.get("*")
             if route is not None:
                 return route
             known = next(iter(methods.values()))

@@ -1,0 +1,83 @@
+"""Paths: what is served, what is refused and how, and what is passed through."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fakes import RawClient, Upstream, gateway, json_answer, run
+from tailrace.proxy.replies import not_found, options
+from tailrace.proxy.routes import INFERENCE, RouteTable
+
+YAML = """
+role: gateway
+listen: ["127.0.0.1:0"]
+pools: {{p: {{workers: ["{url}"]}}}}
+models: {{m: {{pool: p}}, org/model: {{pool: p}}}}
+routes: [{{path: /v1/images/*, pool: p, methods: [POST, GET]}}, {{path: /exact, pool: p}}]
+"""
+
+
+def asked(method: str, path: str, body: object = None) -> tuple[int, bytes, list[bytes]]:
+    """Status and body for one request, and the heads that the worker saw."""
+
+    async def main() -> tuple[int, bytes, list[bytes]]:
+        async with Upstream(json_answer({"ok": True})) as upstream, gateway(YAML.format(url=upstream.url)) as process:
+            async with RawClient(process.doors[0].shown) as client:
+                await client.request(method, path, b"" if body is None else json.dumps(body).encode())
+                got = await client.read_answer(method=method)
+                return got.status, got.body, [request.head for request in upstream.requests]
+
+    return run(main())
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/v1/images/generations?size=1"), ("GET", "/v1/images/a/b"), ("POST", "/exact")]
+)
+def test_configured_paths_are_passed_through(method: str, path: str) -> None:
+    status, body, heads = asked(method, path, {"any": "thing"} if method == "POST" else None)
+    assert (status, json.loads(body)) == (200, {"ok": True})
+    assert heads[0].startswith(f"{method} {path} HTTP/1.1\r\n".encode())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nowhere", 404, "not_found"),
+        ("POST", "/v1/chat", 404, "not_found"),
+        ("GET", "/v1/chat/completions", 405, "method_not_allowed"),
+        ("PUT", "/exact", 405, "method_not_allowed"),
+        ("POST", "/v1/files", 501, "not_supported"),
+        ("GET", "/v1/files/file-1/content", 501, "not_supported"),
+        ("POST", "/v1/batches", 501, "not_supported"),
+        ("GET", "/v1/realtime", 501, "not_supported"),
+        ("GET", "/v1/models/unheard-of", 404, "model_not_found"),
+    ],
+)
+def test_what_is_not_served_says_so(method: str, path: str, status: int, code: str) -> None:
+    got, body, heads = asked(method, path, {} if method in ("POST", "PUT") else None)
+    assert (got, json.loads(body)["error"]["code"]) == (status, code)
+    assert not heads
+
+
+def test_the_models_come_from_memory() -> None:
+    status, body, heads = asked("GET", "/v1/models")
+    assert status == 200
+    assert [model["id"] for model in json.loads(body)["data"]] == ["m", "org/model"]
+    status, body, _ = asked("GET", "/v1/models/org/model")
+    assert json.loads(body)["id"] == "org/model"
+    assert not heads
+
+
+def test_options_is_answered_without_a_worker() -> None:
+    status, body, heads = asked("OPTIONS", "/v1/chat/completions")
+    assert (status, body, heads) == (204, b"", [])
+
+
+def test_every_inference_route_is_found_by_its_path_alone() -> None:
+    table = RouteTable(INFERENCE, not_found, options)
+    for route in INFERENCE:
+        if not route.path.endswith("*"):
+            assert table.find("POST", route.path) is route
+            assert table.find("POST", route.path + "/") is not route
+            assert table.find("POST", route.path.upper()) is not route
