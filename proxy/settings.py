@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tailrace.proxy.address import Address, AddressError
-from tailrace.proxy.config import Above, AtLeast, AtMost, NotEmpty, Seconds, Secret, Size, setting
+from tailrace.proxy.config import Above, AtLeast, AtMost, NotEmpty, OrAlone, Seconds, Secret, Size, setting
 from tailrace.proxy.entry import PluginEntry
 
 
@@ -259,7 +259,9 @@ class Admin:
 class Relay:
     """What gateways and sidecars have in common."""
 
-    listen: Annotated[tuple[Listener, ...], NotEmpty()] = setting(help="where clients connect; one or a list")
+    listen: Annotated[tuple[Listener, ...], NotEmpty(), OrAlone()] = setting(
+        help="where clients connect; one or a list"
+    )
     processes: Annotated[int, AtLeast(1), AtMost(256)] = setting(
         default=1, help="worker processes on the same sockets", why="one process fills one core"
     )

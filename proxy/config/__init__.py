@@ -9,6 +9,7 @@ A dataclass may have, beside its fields:
 """
 
 from tailrace.proxy.config.bounds import Above, AtLeast, AtMost, Bound, Matching, NotEmpty, Port, Share
+from tailrace.proxy.config.compound import OrAlone
 from tailrace.proxy.config.decode import decode, decode_as, decode_fields, decode_source
 from tailrace.proxy.config.defaults import defaults
 from tailrace.proxy.config.flaws import ConfigError, Flaw, Flaws
@@ -34,6 +35,7 @@ __all__ = [
     "Matching",
     "Node",
     "NotEmpty",
+    "OrAlone",
     "Parsed",
     "Port",
     "Seconds",

@@ -60,6 +60,10 @@ class ListOf(Shape):
         self._container = container
         self.words = "a list"
 
+    def or_alone(self) -> "ListOrAlone":
+        """The same list, whose one element may stand for it."""
+        return ListOrAlone(self.element, self._container)
+
     def decode(self, node: Node, flaws: Flaws) -> Any:
         if not self.fits(node):
             return self.wrong(node, flaws, "; write [] for an empty list" if node.is_null else "")
@@ -78,6 +82,30 @@ class ListOf(Shape):
 
     def schema(self, definitions: Definitions) -> Json:
         return {"type": "array", "items": self.element.schema(definitions)}
+
+
+class OrAlone:
+    """A mark: `Annotated[tuple[X, ...], OrAlone()]` may be written as its one element, without the list."""
+
+
+class ListOrAlone(ListOf):
+    """A list with the mark."""
+
+    def __init__(self, element: Shape, container: type) -> None:
+        super().__init__(element, container)
+        self.words = f"{element.words}, or a list of such"
+
+    def decode(self, node: Node, flaws: Flaws) -> Any:
+        if node.kind == "sequence" or node.is_null or node.broken:
+            return super().decode(node, flaws)
+        value = self.element.decode(node, flaws)
+        return BAD if value is BAD else self._container([value])
+
+    def fits(self, node: Node) -> bool:
+        return super().fits(node) or (not node.is_null and self.element.fits(node))
+
+    def schema(self, definitions: Definitions) -> Json:
+        return {"anyOf": [self.element.schema(definitions), super().schema(definitions)]}
 
 
 class MapOf(Shape):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from tailrace.proxy.config.bounds import Bound
-from tailrace.proxy.config.compound import Bounded, Either, ListOf, MapOf
+from tailrace.proxy.config.compound import Bounded, Either, ListOf, MapOf, OrAlone
 from tailrace.proxy.config.foreign import AnyPlain, Untouched
 from tailrace.proxy.config.node import Node
 from tailrace.proxy.config.record import Record
@@ -70,6 +70,8 @@ def record_of(cls: type) -> Record:
 
 def _annotated(inner: Any, marks: tuple[Any, ...]) -> Shape:
     shape = next((mark for mark in marks if isinstance(mark, Shape)), None) or shape_of(inner)
+    if isinstance(shape, ListOf) and any(isinstance(mark, OrAlone) for mark in marks):
+        shape = shape.or_alone()
     bounds = [mark for mark in marks if isinstance(mark, Bound)]
     return Bounded(shape, bounds) if bounds else shape
 

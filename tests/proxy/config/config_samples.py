@@ -17,6 +17,7 @@ from tailrace.proxy.config import (
     Matching,
     Node,
     NotEmpty,
+    OrAlone,
     Parsed,
     Port,
     Seconds,
@@ -112,6 +113,7 @@ class Sample:
     numbers: frozenset[int] = frozenset({1, 2})
     weights: dict[str, Share] = setting(default_factory=lambda: {"m": 0.25}, help="Weight by model.")
     listen: tuple[Listener, ...] = ()
+    doors: Annotated[tuple[Listener, ...], OrAlone()] = ()
     limits: Limits = setting(default_factory=Limits, help="How long to wait.")
     patience: Seconds | Literal["p95"] = 0.25
     body: Annotated[Size, AtLeast(1024)] = 1 << 20

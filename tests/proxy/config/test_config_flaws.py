@@ -11,6 +11,11 @@ CASES = {
     "unknown key, dash for underscore": ("limits:\n  le-ast: 1", ["2: limits: unknown key `le-ast`, did you mean `least`?"]),
     "unknown key, far": ("limits: {zzz: 1}", ["1: limits: unknown key `zzz`, known here: least, most"]),
     "schema key only at the top": ("limits: {$schema: x}", ["1: limits: unknown key `$schema`, known here: least, most"]),
+    "alone, but nothing": (
+        "doors: ~",
+        ["1: doors: expected a mapping, or a list of such, got nothing; write [] for an empty list"],
+    ),
+    "alone, but wrong": ("doors: {adress: a}", ["1: doors: missing required key `address`", "1: doors: unknown key `adress`, did you mean `address`?"]),
     "missing key": ("listen:\n  - backlog: 3", ["2: listen[0]: missing required key `address`"]),
     "int from text": ("count: two", ['1: count: expected a whole number, got "two"']),
     "int from quoted number": (
