@@ -30,10 +30,11 @@ _NOT_YET = -1
 class _Slots:
     """Where the calls of one route, model and end are counted; distributions get theirs at first use."""
 
-    __slots__ = ("duration", "first_token", "overhead", "requests")
+    __slots__ = ("duration", "first_token", "labels", "overhead", "requests")
 
-    def __init__(self, requests: int) -> None:
+    def __init__(self, requests: int, labels: tuple[str, str]) -> None:
         self.requests = requests
+        self.labels = labels
         self.duration = self.first_token = self.overhead = _NOT_YET
 
 
@@ -56,12 +57,12 @@ class CallCounts:
         kind = (call.route.name, model, outcome.ending, outcome.status)
         its = self._calls.get(kind)
         if its is None:
-            its = self._learn(kind)
+            its = self._learn(kind, _known_model(call))
         slots[its.requests] += 1.0
         tries = call.tries
         if tries:
             if its.duration < 0:
-                self._learn_distributions(its, kind)
+                self._learn_distributions(its)
             finished = outcome.finished_ns
             seconds = (finished - call.started_ns) * 1e-9
             at = its.duration
@@ -75,7 +76,7 @@ class CallCounts:
                 if first:
                     winner = attempt if len(tries) == 1 else call.race.winner  # type: ignore[union-attr]
                     if winner.streaming:  # type: ignore[union-attr]
-                        self._first_token(its, kind, (first - arrived) * 1e-9)
+                        self._first_token(its, (first - arrived) * 1e-9)
                     elif winner.held:  # type: ignore[union-attr]
                         # A whole answer that was not streamed through: from its last byte on, the time is ours.
                         overhead += finished - first
@@ -94,7 +95,7 @@ class CallCounts:
     def refused(self, fault: Fault) -> None:
         """Count a request that never became a call."""
         kind = (UNPARSED, UNKNOWN, Ending.REFUSED, fault.status)
-        self._slots[(self._calls.get(kind) or self._learn(kind)).requests] += 1.0
+        self._slots[(self._calls.get(kind) or self._learn(kind, UNKNOWN)).requests] += 1.0
         self._fault(fault)
 
     def plugin_failed(self, name: str) -> None:
@@ -109,9 +110,9 @@ class CallCounts:
             if values[0] == name:
                 self._register.retire(catalogue.ATTEMPTS, values)
 
-    def _first_token(self, its: _Slots, kind: tuple[str, str, str, int], seconds: float) -> None:
+    def _first_token(self, its: _Slots, seconds: float) -> None:
         if its.first_token < 0:
-            its.first_token = self._register.series(catalogue.FIRST_TOKEN, kind[:2])
+            its.first_token = self._register.series(catalogue.FIRST_TOKEN, its.labels)
         slots, at = self._slots, its.first_token
         slots[at] += seconds
         slots[at + 1 + bisect_left(FIRST_TOKEN_BOUNDS, seconds)] += 1.0
@@ -133,17 +134,17 @@ class CallCounts:
     def _fault(self, fault: Fault) -> None:
         self._slots[self._register.series(catalogue.FAULTS, (fault.kind, str(fault.whose)))] += 1.0
 
-    def _learn(self, kind: tuple[str, str, str, int]) -> _Slots:
+    def _learn(self, kind: tuple[str, str, str, int], model: str) -> _Slots:
         if len(self._calls) >= _MOST_REMEMBERED:
             self._calls.clear()
-        route, model, ending, status = kind
+        route, _, ending, status = kind
         values = (route, model, str(ending), code_of(status))
-        its = self._calls[kind] = _Slots(self._register.series(catalogue.REQUESTS, values))
+        its = self._calls[kind] = _Slots(self._register.series(catalogue.REQUESTS, values), (route, model))
         return its
 
-    def _learn_distributions(self, its: _Slots, kind: tuple[str, str, str, int]) -> None:
-        its.duration = self._register.series(catalogue.DURATION, kind[:2])
-        its.overhead = self._register.series(catalogue.OVERHEAD, kind[:1])
+    def _learn_distributions(self, its: _Slots) -> None:
+        its.duration = self._register.series(catalogue.DURATION, its.labels)
+        its.overhead = self._register.series(catalogue.OVERHEAD, its.labels[:1])
 
     def _learn_attempt(self, ended: tuple[str, str | None, str]) -> int:
         if len(self._attempts) >= _MOST_REMEMBERED:
@@ -152,3 +153,11 @@ class CallCounts:
         place = self._register.series(catalogue.ATTEMPTS, (worker, str(end), why))
         self._attempts[ended] = place
         return place
+
+
+def _known_model(call: Call) -> str:
+    """The model as a label: a name that clients may use, not one that they made up nor a path that is forwarded."""
+    entry, models = call.entry, call.chain.models
+    if entry is None or not (entry.name in models.entries or entry.name in models.adapters):
+        return UNKNOWN
+    return entry.name
