@@ -35,6 +35,7 @@ class Start:
     sockets: tuple[int, ...]
     index: int
     count: int
+    generation: int
     metrics: int | None
     drained: tuple[str, ...]
 

@@ -17,6 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tailrace.proxy.control import Channel, Gone, Refused, Start
+from tailrace.proxy.tally import Tally
 
 log = logging.getLogger("tailrace")
 MOST_FAILURES = 5
@@ -44,10 +45,11 @@ class Member:
 
 
 class Crew:
-    """As many processes as there are seats. `orders` says what a process is to serve, at the moment it starts."""
+    """As many processes as there are seats. `orders` says what a seat's process is to serve, and where it counts."""
 
-    def __init__(self, seats: int, passed: Sequence[int], orders: Callable[[int], Start]) -> None:
+    def __init__(self, seats: int, passed: Sequence[int], orders: Callable[[int, int], Start], tally: Tally) -> None:
         self._seats = seats
+        self._tally = tally
         self._passed = tuple(passed)
         self._orders = orders
         self._members: dict[int, Member] = {}
@@ -57,7 +59,6 @@ class Crew:
         self._ending = False
         self.gave_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.on_joined: Callable[[Member], None] = lambda _member: None
-        self.on_left: Callable[[int], None] = lambda _index: None
 
     @property
     def serving(self) -> list[Member]:
@@ -131,6 +132,7 @@ class Crew:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         channel = None
+        segment = self._tally.open()
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -139,11 +141,11 @@ class Crew:
                 str(theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 start_new_session=True,
-                pass_fds=(theirs.fileno(), *self._passed),
+                pass_fds=(theirs.fileno(), segment.fd, *self._passed),
             )
         try:
             channel = await Channel.over(ours)
-            start = self._orders(index)
+            start = self._orders(index, segment.fd)
             member = Member(index, process, channel, start.text)
             if await self._begin(member, start):
                 code = await process.wait()
@@ -156,7 +158,7 @@ class Crew:
                 await process.wait()
             if channel is not None:
                 await channel.close()
-            self.on_left(index)
+            self._tally.retire(segment)
 
     async def _begin(self, member: Member, start: Start) -> bool:
         reason = f"process {member.index} did not begin to serve within {START_LIMIT:g} s"
@@ -194,6 +196,7 @@ class Crew:
     def _left(self, index: int, code: int) -> None:
         if self._ending:
             return
+        self._tally.supervision.restarted()
         say = log.info if code == 0 else log.error
         say("process %d ended, %s; it is replaced", index, _ended(code))
 

@@ -38,7 +38,7 @@ class RelayProcess(Generic[SettingsT]):
         self.births = Births()
         self.doors: list[Door] = []
         self.pools: dict[str, Pool] = {}
-        self._generation = 0
+        self._generation = seat.generation - 1 if seat is not None else 0
         self._lives: AsyncExitStack | None = None
 
     def links(self, settings: SettingsT) -> Iterable[Link]:

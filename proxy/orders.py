@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tailrace.proxy.configuration import Configuration
+from tailrace.proxy.configuration import Configuration, restart_needed
 from tailrace.proxy.control import Start
 
 
@@ -17,7 +17,9 @@ class Orders:
         self.loaded_at = time.time()
         self.last_error: str | None = None
         """Why the last reload was refused; None after one that was not."""
+        self.restart_needed_for: list[str] = []
         self.drained: set[str] = set()
+        self._at_start = configuration.settings
 
     def adopt(self, configuration: Configuration) -> None:
         """A configuration is in force from now on."""
@@ -25,6 +27,7 @@ class Orders:
         self.generation += 1
         self.loaded_at = time.time()
         self.last_error = None
+        self.restart_needed_for = restart_needed(self._at_start, configuration.settings)
 
     def start(self, index: int, count: int, sockets: tuple[int, ...], metrics: int | None) -> Start:
         """What the process in a seat is told first."""
@@ -35,6 +38,7 @@ class Orders:
             sockets=sockets,
             index=index,
             count=count,
+            generation=self.generation,
             metrics=metrics,
             drained=tuple(sorted(self.drained)),
         )

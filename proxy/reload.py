@@ -6,9 +6,10 @@ import asyncio
 import logging
 
 from tailrace.proxy.config import ConfigError
-from tailrace.proxy.configuration import Configuration, load, restart_needed
+from tailrace.proxy.configuration import Configuration, load
 from tailrace.proxy.control import Gone, Refused
 from tailrace.proxy.crew import Crew, Member
+from tailrace.proxy.metrics import Supervision
 from tailrace.proxy.orders import Orders
 from tailrace.proxy.watchfiles import Watch
 
@@ -20,8 +21,9 @@ PREPARE_LIMIT = 30.0
 class Reloader:
     """Reloads one at a time; a refused one leaves everything as it is and says why."""
 
-    def __init__(self, orders: Orders, crew: Crew) -> None:
+    def __init__(self, orders: Orders, crew: Crew, supervision: Supervision) -> None:
         self._orders = orders
+        self._supervision = supervision
         self._crew = crew
         self._lock = asyncio.Lock()
         self._watch = Watch(orders.configuration.files)
@@ -76,15 +78,15 @@ class Reloader:
             member.text = configuration.text
 
     def _put_in_force(self, configuration: Configuration) -> None:
-        old = self._orders.configuration.settings
         self._orders.adopt(configuration)
         self._watch.follow(configuration.files)
         log.info("configuration %d is in force", self._orders.generation)
-        changed = restart_needed(old, configuration.settings)
+        changed = self._orders.restart_needed_for
         if changed:
             log.warning("%s changed: a restart puts that into effect", ", ".join(f"`{key}`" for key in changed))
 
     def _refuse(self, reason: str) -> None:
         self._orders.last_error = reason
+        self._supervision.reload_failed()
         for line in reason.splitlines():
             log.error("the changed configuration is refused, the last good one stays: %s", line)

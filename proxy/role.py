@@ -24,6 +24,8 @@ class Seat:
 
     index: int = 0
     count: int = 1
+    generation: int = 1
+    """The generation of the configuration it opens with; each one it commits is one more."""
     metrics: int | None = None
     """File descriptor of the shared-memory segment for counters; None outside a supervisor."""
 

@@ -17,13 +17,16 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from tailrace.proxy.admin.overview import Overview
+from tailrace.proxy.admin.port import AdminPort
 from tailrace.proxy.configuration import Configuration
 from tailrace.proxy.control import Start
 from tailrace.proxy.crew import Crew, Member, StartFailed
 from tailrace.proxy.door import bind
 from tailrace.proxy.orders import Orders
 from tailrace.proxy.reload import Reloader
-from tailrace.proxy.settings import Listener
+from tailrace.proxy.settings import Admin, Listener
+from tailrace.proxy.tally import Tally
 
 log = logging.getLogger("tailrace")
 GRACE = 5.0
@@ -39,9 +42,10 @@ class Supervisor:
 
     def __init__(self, configuration: Configuration, announce: Callable[[str], None]) -> None:
         self.orders = Orders(configuration)
-        self.ending = False
+        self.tally = Tally()
         self._announce = announce
         self._sockets: list[socket.socket] = []
+        self._admin: AdminPort | None = None
         self._stops = 0
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -52,10 +56,12 @@ class Supervisor:
         settings = self.orders.configuration.settings
         self._sockets = listening(settings.listen)
         try:
-            self.crew = Crew(settings.processes, [sock.fileno() for sock in self._sockets], self._start_of)
-            self.reloader = Reloader(self.orders, self.crew)
+            self.crew = Crew(settings.processes, [sock.fileno() for sock in self._sockets], self._start_of, self.tally)
+            self.reloader = Reloader(self.orders, self.crew, self.tally.supervision)
+            self.overview = Overview(self.orders, self.crew)
             self.crew.on_joined = self._joined
             self._obey_signals()
+            await self._open_admin(settings.admin)
             if await self._begin():
                 return await self._serve()
             return 0
@@ -63,7 +69,15 @@ class Supervisor:
             for task in tuple(self._tasks):
                 task.cancel()
             await self.crew.kill()
+            if self._admin is not None:
+                await self._admin.stop()
             self._close_sockets()
+
+    async def _open_admin(self, settings: Admin) -> None:
+        if settings.address != "off":
+            (sock,) = listening([Listener(address=settings.address)])
+            self._admin = AdminPort(self.overview, sock, settings.token, self.tally.scrape)
+            await self._admin.start()
 
     async def _begin(self) -> bool:
         """Start the processes; False where a signal came first."""
@@ -111,9 +125,9 @@ class Supervisor:
         await asyncio.sleep(seconds)
         self._close_sockets()
 
-    def _start_of(self, index: int) -> Start:
+    def _start_of(self, index: int, metrics: int) -> Start:
         fds = tuple(sock.fileno() for sock in self._sockets)
-        return self.orders.start(index, self.crew.seats, fds, None)
+        return self.orders.start(index, self.crew.seats, fds, metrics)
 
     def _joined(self, member: Member) -> None:
         self._spawn(self.reloader.joined(member))
@@ -127,7 +141,7 @@ class Supervisor:
     def stop(self) -> None:
         """End: the first time in order, the second at once, the third by force."""
         self._stops += 1
-        self.ending = True
+        self.overview.ending = True
         self._stop.set()
         if self._stops == 2:
             log.info("stopping at once")

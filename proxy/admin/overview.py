@@ -1,0 +1,80 @@
+"""What the admin port shows and changes: the answers of all processes put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tailrace.proxy.address import Address, AddressError
+from tailrace.proxy.config import render
+from tailrace.proxy.crew import Crew
+from tailrace.proxy.orders import Orders
+
+
+class Overview:
+    """All processes seen as one."""
+
+    def __init__(self, orders: Orders, crew: Crew) -> None:
+        self._orders = orders
+        self._crew = crew
+        self.ending = False
+        """The supervisor was told to stop."""
+
+    async def readiness(self) -> dict[str, Any]:
+        """Whether new traffic should come here; one process that is ready is enough."""
+        answers = [answer for answer in (await self._crew.ask("status")).values() if isinstance(answer, dict)]
+        reasons: list[str] = []
+        if self.ending:
+            reasons.append("shutting down")
+        elif not answers:
+            reasons.append("no process is serving")
+        elif all(answer["unready"] for answer in answers):
+            reasons.extend(sorted({reason for answer in answers for reason in answer["unready"]}))
+        return {
+            "status": "unready" if reasons else "ready",
+            "reasons": reasons,
+            "processes": {"serving": len(answers), "wanted": self._crew.seats},
+            "running_calls": sum(answer["active"] for answer in answers),
+        }
+
+    async def workers(self) -> list[dict[str, Any]]:
+        """Each worker once: running calls added up, eligible where all processes find it so."""
+        merged: dict[str, dict[str, Any]] = {}
+        for answer in (await self._crew.ask("workers")).values():
+            if isinstance(answer, BaseException):
+                continue
+            for worker in answer:
+                known = merged.setdefault(worker["worker"], worker)
+                if known is not worker:
+                    known["inflight"] += worker["inflight"]
+                    known["eligible"] &= worker["eligible"]
+        return sorted(merged.values(), key=lambda worker: (worker["pools"], worker["worker"]))
+
+    async def set_drained(self, url: str, *, drained: bool) -> str | None:
+        """Let a worker have no new calls, or have them again, in all processes; its name, None where nobody knows it.
+
+        It outlives processes and reloads, not the supervisor.
+        """
+        try:
+            name = Address.parse(url).shown
+        except AddressError:
+            return None
+        answers = await self._crew.ask("set_drained", worker=name, drained=drained)
+        if not any(answer is True for answer in answers.values()):
+            return None
+        if drained:
+            self._orders.drained.add(name)
+        else:
+            self._orders.drained.discard(name)
+        return name
+
+    def configuration(self) -> dict[str, Any]:
+        """The configuration in force, every default filled in and every secret masked."""
+        orders = self._orders
+        return {
+            "file": orders.configuration.name,
+            "generation": orders.generation,
+            "loaded_at": orders.loaded_at,
+            "last_error": orders.last_error,
+            "restart_needed_for": orders.restart_needed_for,
+            "yaml": render(orders.configuration.settings),
+        }
