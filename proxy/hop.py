@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 
 HEADER = b"x-tailrace-hop"
+REFUSED = "hop_key_refused"
+"""The error code of a sidecar that does not know the caller."""
 STEP = 30.0
 AROUND = 3
 """How many steps before and after the present one count: clocks may differ by 90 s."""

@@ -1,0 +1,61 @@
+"""The first link of a sidecar's chain: only gateways that hold the hop key come in, and only while there is an engine.
+
+It looks at heads alone, so a refusal costs no body.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tailrace.proxy.fault import Reject
+from tailrace.proxy.headers import LOAD_HEADER
+from tailrace.proxy.hop import HEADER, REFUSED, HopKey
+from tailrace.proxy.plugin import Key, Plugin
+from tailrace.proxy.race import MAX_TRIES
+from tailrace.worker.report import Report
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.head import Head
+
+ATTEMPT = b"x-tailrace-attempt"
+_STRANGER: Key[bool] = Key("stranger")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmittanceConfig:
+    """The key; None where only this host can connect."""
+
+    hop: HopKey | None
+
+
+class Admittance(Plugin[AdmittanceConfig]):
+    """Checks the hop key, counts what hops before this one have tried, and says the load on every answer."""
+
+    Config = AdmittanceConfig
+
+    def __init__(self, config: AdmittanceConfig, report: Report) -> None:
+        super().__init__(config)
+        self._report = report
+
+    def on_open(self, call: Call) -> None:
+        """Turn away strangers, and calls that could not reach the engine now."""
+        hop, head = self.config.hop, call.head
+        if hop is not None and not hop.admits(head.get(HEADER)):
+            call[_STRANGER] = True
+            raise Reject(401, REFUSED, "This worker serves only gateways that hold its hop key.", kind="unauthorized")
+        attempt = head.get(ATTEMPT)
+        if attempt is not None and attempt.isdigit():
+            call.tried_before = min(max(int(attempt[:4]) - 1, 0), MAX_TRIES)
+        if call.route.local is None:
+            refusal = self._report.refusal()
+            if refusal is not None:
+                raise refusal
+
+    def on_answer(self, call: Call, head: Head) -> None:
+        """Add the load; a refusal that no engine has seen says so, which makes it safe to ask another worker."""
+        if _STRANGER in call:
+            return
+        unsent = head.status == 503 and all(try_.fault is not None and not try_.fault.sent for try_ in call.tries)
+        head.headers.append((LOAD_HEADER, self._report.unsent() if unsent else self._report.load()))

@@ -1,0 +1,162 @@
+"""The gate before the engine: so many calls inside, so many in line, first come, first served.
+
+It is the last link of a sidecar's chain. A call holds its slot until it is over, however it ends; one whose client
+leaves while it stands in line never reaches the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tailrace.proxy.fault import Reject, Whose
+from tailrace.proxy.plugin import Plugin
+from tailrace.worker.pace import Pace
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.head import Reply
+    from tailrace.proxy.outcome import Outcome
+
+
+class Told(Protocol):
+    """Who is told of calls that enter and leave: the engine's launcher, which tells a hung engine from an idle one."""
+
+    def request_sent(self) -> None:
+        """A call goes to the engine."""
+
+    def request_over(self) -> None:
+        """A call is over."""
+
+    def bytes_heard(self) -> None:
+        """Bytes of an answer came."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateConfig:
+    """How many calls may be where, and for how long."""
+
+    concurrency: int
+    queue: int
+    queue_timeout: float
+
+
+class Gate(Plugin[GateConfig]):
+    """One for the whole life of a sidecar: reloads change its `config`, not its counts."""
+
+    Config = GateConfig
+
+    def __init__(self, config: GateConfig, pace: Pace | None = None) -> None:
+        super().__init__(config)
+        self.told: Told | None = None
+        self.changed: Callable[[], None] = _nothing
+        self._pace = pace or Pace()
+        self._inside: set[Call] = set()
+        self._line: dict[Call, asyncio.Future[None]] = {}
+        self._looked = 0.0
+
+    @property
+    def inside(self) -> int:
+        """How many calls are at the engine."""
+        return len(self._inside)
+
+    @property
+    def waiting(self) -> int:
+        """How many calls stand in line."""
+        return len(self._line)
+
+    def resize(self, config: GateConfig) -> None:
+        """Follow changed settings; nobody in line is sent away."""
+        self.config = config
+        self._let_in()
+
+    async def on_request(self, call: Call) -> Reply | None:
+        """Take a slot, or stand in line for one; raises Reject(503) where that is full or takes too long."""
+        if call.route.local is not None:
+            return None
+        if len(self._inside) < self.config.concurrency and not self._line:
+            self._enter(call)
+            return None
+        if len(self._line) >= self.config.queue:
+            raise self._busy("The worker has as many calls in line as it takes.", len(self._line) + 1)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line[call] = turn
+        self.changed()
+        try:
+            async with call.waiting():
+                await self._wait(call, turn)
+        finally:
+            if self._line.pop(call, None) is not None:
+                self.changed()
+        return None
+
+    async def _wait(self, call: Call, turn: asyncio.Future[None]) -> None:
+        limit = self.config.queue_timeout
+        try:
+            async with asyncio.timeout(limit):
+                await turn
+        except TimeoutError:
+            # The turn may have come in the same moment.
+            if call not in self._inside:
+                raise self._busy(f"No slot came free within {limit:g} s.", len(self._line)) from None
+
+    def _busy(self, message: str, places: int) -> Reject:
+        return Reject(
+            503,
+            "worker_overloaded",
+            message,
+            retry_after=self._pace.wait_for(places),
+            whose=Whose.GATEWAY,
+            kind="overloaded",
+        )
+
+    def on_complete(self, call: Call, outcome: Outcome) -> None:
+        """Give the slot to the next in line."""
+        if call not in self._inside:
+            return
+        self._inside.remove(call)
+        self._pace.ended()
+        if self.told is not None:
+            self.told.request_over()
+        self._let_in()
+        self.changed()
+
+    def _let_in(self) -> None:
+        while self._line and len(self._inside) < self.config.concurrency:
+            call = next(iter(self._line))
+            turn = self._line.pop(call)
+            if not turn.done():
+                self._enter(call)
+                turn.set_result(None)
+
+    def _enter(self, call: Call) -> None:
+        self._inside.add(call)
+        if self.told is not None:
+            self.told.request_sent()
+        self.changed()
+
+    def send_away(self, refusal: Callable[[], Reject]) -> None:
+        """Refuse everybody in line: the engine is gone."""
+        for turn in self._line.values():
+            if not turn.done():
+                turn.set_exception(refusal())
+
+    def visit(self, now: float) -> None:
+        """Tell whether answers still come, a few times a second rather than for every read."""
+        if self.told is not None and any(_heard(call, self._looked) for call in self._inside):
+            self.told.bytes_heard()
+        self._looked = now
+
+
+def _heard(call: Call, since: float) -> bool:
+    for attempt in call.tries:
+        connection = attempt.connection
+        if connection is not None and connection.got_bytes and connection.touched > since:
+            return True
+    return False
+
+
+def _nothing() -> None:
+    return

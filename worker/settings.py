@@ -1,0 +1,67 @@
+"""What can be written in a worker's YAML: the relay's settings, the engine beside it, and how much it may get to do."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from tailrace.proxy.config import Above, AtLeast, Seconds, setting
+from tailrace.proxy.hop import SHORTEST
+from tailrace.proxy.routes import INFERENCE
+from tailrace.proxy.settings import Relay, split_listen
+from tailrace.worker.engine.settings import EngineSettings
+
+ENGINE = "engine"
+"""The one pool of a sidecar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker(Relay):
+    """A worker's file: the sidecar beside one engine."""
+
+    role: Literal["worker"] = setting(default="worker", help="what this process is")
+    engine: EngineSettings = setting(help="the engine: one to launch, or one to find")
+    concurrency: Annotated[int, AtLeast(1)] = setting(
+        default=256, help="most calls at the engine at once", why="vLLM's own default of max_num_seqs"
+    )
+    queue: Annotated[int, AtLeast(0)] = setting(
+        default=256, help="most calls that wait for their turn; above, 503", why="an answer too late is worth nothing"
+    )
+    queue_timeout: Annotated[Seconds, Above(0)] = setting(
+        default=10.0, help="how long a call may wait for its turn", why="another replica may still be in time"
+    )
+    blocked: tuple[str, ...] = setting(default=(), help="inference paths that are not served, such as /tokenize")
+    heartbeat: Seconds = setting(
+        default=0.0,
+        help="silence before a stream gets a comment; 0 is off",
+        why="the gateway sends heartbeats; here they would hide a silent engine from it and cost errors their status",
+    )
+
+    def check(self) -> Iterable[str]:
+        """Faults between fields."""
+        if self.processes != 1:
+            yield "processes: a sidecar is one process, which alone knows what its engine has to do; leave it out"
+        if self.hop_key is None:
+            for listener in self.listen:
+                if not _is_local(listener.address):
+                    yield f"hop_key: '{listener.address}' can be reached by others: give the key that its gateways hold"
+        elif len(self.hop_key.reveal()) < SHORTEST:
+            yield f"hop_key: give at least {SHORTEST} characters"
+        known = [route.path for route in INFERENCE]
+        for path in self.blocked:
+            if path not in known:
+                yield f"blocked: '{path}' is not served anyway; paths: {', '.join(known)}"
+        for route in self.routes:
+            if route.pool != ENGINE:
+                yield f"routes: the pool of {route.path} is '{ENGINE}', a sidecar has no other"
+
+
+def _is_local(address: str) -> bool:
+    try:
+        host, port = split_listen(address)
+    except ValueError:
+        # Reported by the listener itself.
+        return True
+    return port < 0 or ipaddress.ip_address(host).is_loopback

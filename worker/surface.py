@@ -1,0 +1,91 @@
+"""What a sidecar serves: inference, the list of models, its health and its state feed. The engine's other paths stay
+out of reach, since an engine's own key does not cover them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import orjson
+from tailrace.proxy.births import Births
+from tailrace.proxy.call import Call
+from tailrace.proxy.fleet import ModelEntry, Models, Pool, Worker
+from tailrace.proxy.head import Reply
+from tailrace.proxy.health import HEALTH
+from tailrace.proxy.replies import not_found, options
+from tailrace.proxy.routes import INFERENCE, Route, RouteTable, Shape
+from tailrace.proxy.watch.feed import PATH
+from tailrace.worker import settings as written
+from tailrace.worker.report import Report
+from tailrace.worker.state_feed import StateFeed
+
+
+class EngineEntry(ModelEntry):
+    """Every model name: it leads to the engine, as it is written.
+
+    A drained engine still gets the calls that were admitted before; refusing new ones is the first link's part.
+    """
+
+    __slots__ = ("_rebuilt",)
+
+    def __init__(self, pool: Pool, rebuilt: Callable[[], None]) -> None:
+        super().__init__("", pool, "")
+        self._rebuilt = rebuilt
+
+    def rebuild(self) -> None:
+        """Follow the engine's standing."""
+        self.candidates = [worker for worker in self.pool.workers if not worker.standing.dead]
+        self._rebuilt()
+
+
+class OnlyBirths(Births):
+    """Whatever response a call refers to, there is one engine that can have made it."""
+
+    def __init__(self) -> None:
+        """No table is needed."""
+
+    def remember(self, response_id: str, worker: Worker) -> None:
+        """Nothing to note."""
+
+    def find(self, response_id: str, workers: Iterable[Worker]) -> Worker | None:
+        """The engine."""
+        return next(iter(workers), None)
+
+
+def any_model(entry: ModelEntry) -> Models:
+    """Models of which every name is known."""
+    return Models({}, {}, otherwise=entry)
+
+
+def route_table(settings: written.Worker, pools: Mapping[str, Pool], report: Report, feed: StateFeed) -> RouteTable:
+    """The paths of a sidecar's data port."""
+    served = (route for route in INFERENCE if route.path not in settings.blocked)
+    table = RouteTable((*served, *HEALTH), not_found, options)
+    table.add(Route("/v1/models", "models", "GET", Shape.OPAQUE, local=_lister(report)), options)
+    table.add(Route(PATH, "state", "GET", Shape.OPAQUE, local=feed.open), options)
+    for route in settings.routes:
+        for method in route.methods:
+            pool = pools[route.pool]
+            entry = ModelEntry(route.path, pool, route.path)
+            pool.attach(entry)
+            entry.rebuild()
+            table.add(Route(route.path, "pass_through", method, Shape.OPAQUE, entry=entry), options)
+    return table
+
+
+def _lister(report: Report) -> Callable[[Call], Reply]:
+    def list_models(call: Call) -> Reply:
+        listed = [
+            {
+                "id": model.id,
+                "object": "model",
+                "created": call.chain.created,
+                "owned_by": "tailrace",
+                "parent": model.parent,
+                "max_model_len": model.max_length,
+            }
+            for model in report.engine.models
+        ]
+        return Reply(200, orjson.dumps({"object": "list", "data": listed}), source="models")
+
+    return list_models
