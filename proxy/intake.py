@@ -29,7 +29,7 @@ def read_head(method: str, url: bytes, headers: HeaderList, version: str, keep: 
     """
     path, query, target = split_target(url)
     head = RequestHead(method, path, query, target, headers, version)
-    hosts = 0
+    hosts = codings = 0
     lines = []
     connection = None
     for name, value in headers:
@@ -44,23 +44,47 @@ def read_head(method: str, url: bytes, headers: HeaderList, version: str, keep: 
             if name.lower() in keep:
                 lines.append(b"%b: %b\r\n" % (name, value))
         elif rule == rules.CONNECTION:
-            connection = value
+            connection = value if connection is None else connection + b"," + value
         elif rule == rules.EXPECT:
             if value.lower() != b"100-continue":
                 raise Reject(417, "expectation_failed", "The only expectation met here is 100-continue.")
-            head.expects_continue = True
+            head.expects_continue = version == "1.1"
+        elif rule == rules.CODING:
+            codings += 1
+            if value.lower() != b"chunked" or codings > 1 or version == "1.0":
+                raise invalid("The only transfer coding taken here is chunked, once and in HTTP/1.1.")
     if hosts != 1 and (hosts > 1 or version == "1.1"):
         raise invalid("The request must have exactly one Host header.")
     joined = b"".join(lines)
     head.forwarded = joined if connection is None else without_named(joined, connection)
     folded = head.folded
+    if len(folded) != len(headers) and any(len(head.all(name)) > 1 for name in _ONCE):
+        raise invalid("The request describes its body twice.")
     head.plain_json = folded.get(b"content-type") in _PLAIN_JSON and b"content-encoding" not in folded
     return head
 
 
+_ONCE = (b"content-type", b"content-encoding")
+_OFFER = frozenset({b"upgrade", b"connection", b"http2-settings"})
+
+
+def without_offer(head: RequestHead, url: bytes, length: bytes, *, close: bool) -> bytes:
+    """A head as bytes, less its offer to switch protocols; `length` is its Content-Length, empty where it has none.
+
+    Java's client offers HTTP/2 with every first request, and HTTP lets a server take no notice.
+    """
+    lines = [b"%b %b HTTP/%b\r\n" % (head.method.encode(), url, head.version.encode())]
+    lines += [b"%b: %b\r\n" % pair for pair in head.headers if pair[0].lower() not in _OFFER]
+    if length:
+        lines.append(b"content-length: %b\r\n" % length)
+    if close:
+        lines.append(b"connection: close\r\n")
+    return b"".join(lines) + b"\r\n"
+
+
 def check_length(value: bytes, limit: int) -> None:
     """Refuse a Content-Length that is not one plain decimal number, or is above the limit."""
-    if not value.isdigit() or len(value) > 15:
+    if not value.isdigit() or len(value) > 15 or (value.startswith(b"0") and len(value) > 1):
         raise invalid("The Content-Length is not one plain decimal number.")
     if int(value) > limit:
         raise too_large(limit)

@@ -17,8 +17,8 @@ from tailrace.proxy.body import invalid
 from tailrace.proxy.call import Call
 from tailrace.proxy.errors import answer as error_answer
 from tailrace.proxy.fault import Fault, Reject
-from tailrace.proxy.head import Head, HeaderList, RequestHead
-from tailrace.proxy.intake import check_length, read_head
+from tailrace.proxy.head import NO_TRAILERS, Head, HeaderList, RequestHead
+from tailrace.proxy.intake import check_length, read_head, without_offer
 from tailrace.proxy.serve import serve
 from tailrace.proxy.stride import Stride
 
@@ -30,10 +30,14 @@ if TYPE_CHECKING:
     from tailrace.proxy.relay import StreamRelay
     from tailrace.proxy.routes import Route
     from tailrace.proxy.service import Service
+    from tailrace.proxy.settings import Timeouts
     from tailrace.proxy.sweep import Watched
 
 _PIPELINE = 16
 _LINGER = 2.0
+"""How long a client may say nothing before a refused connection is closed,"""
+_LINGER_AT_MOST = 30.0
+"""and how long what it says is thrown away."""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -46,11 +50,14 @@ class ClientConnection(asyncio.Protocol):
         "_encoder",
         "_head",
         "_head_chain",
+        "_head_since",
         "_head_size",
         "_head_url",
         "_headers",
         "_lane",
+        "_length",
         "_lingering",
+        "_lingering_since",
         "_origin",
         "_parser",
         "_pending",
@@ -59,6 +66,7 @@ class ClientConnection(asyncio.Protocol):
         "_route",
         "_serving",
         "_task",
+        "_unsent",
         "_url",
         "call",
         "chunked",
@@ -102,6 +110,8 @@ class ClientConnection(asyncio.Protocol):
         self._route: Route = None  # type: ignore[assignment]
         self._serving: Chain = None  # type: ignore[assignment]
         self._head_size = 0
+        self._head_since = 0.0
+        self._length = b""
         self._pending = b""
         self._queue: deque[Call] = deque()
         self._reading: Call | None = None
@@ -110,6 +120,8 @@ class ClientConnection(asyncio.Protocol):
         self._closing = False
         self._encoder: compress.Encoder | None = None
         self._lingering = False
+        self._lingering_since = 0.0
+        self._unsent = 0
         self._body_since = 0.0
         self._lane: set[Watched] | None = None
 
@@ -123,16 +135,17 @@ class ClientConnection(asyncio.Protocol):
         self.service.connected(self)
 
     def data_received(self, data: bytes) -> None:
+        self.touched = self.service.clock.now
         if self._lingering:
             return
-        self.touched = self.service.clock.now
         if self._reading is None:
             self._head_size += len(data)
         fault = None
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            fault = Reject(501, "upgrade_unsupported", "This server does not switch protocols.").fault
+        except httptools.HttpParserUpgrade as offer:
+            self._stay(data[offer.args[0] :])
+            return
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             if not isinstance(cause, Reject):
@@ -146,6 +159,12 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(fault)
         elif self._head_size > self.service.chain.limits.head and self._reading is None:
             self._refuse(Reject(431, "headers_too_large", "The request's headers are too large.").fault)
+
+    def _stay(self, rest: bytes) -> None:
+        """Serve a request that offers to switch protocols as if it did not; the parser would stop behind its head."""
+        call = self._queue.pop()
+        self._parser = httptools.HttpRequestParser(self)
+        self.data_received(without_offer(call.head, self._url, self._length, close=not call.keep_alive) + rest)
 
     def eof_received(self) -> bool:
         return False
@@ -188,6 +207,7 @@ class ClientConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._url = b""
+        self._length = b""
         self._headers = []
 
     def on_url(self, url: bytes) -> None:
@@ -197,12 +217,14 @@ class ClientConnection(asyncio.Protocol):
         if len(name) == 14 and name.lower() == b"content-length":
             # Kept apart: it differs where all else is the same, and the parser has checked that it came once.
             check_length(value, self.service.chain.limits.body)
+            self._length = value
         else:
             self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         limits = self.service.chain.limits
         self._head_size = 0
+        self._head_since = 0.0
         if len(self._queue) >= _PIPELINE:
             raise Reject(429, "too_many_pipelined", "Too many requests wait on this connection.")
         if len(self._url) > limits.target:
@@ -227,6 +249,7 @@ class ClientConnection(asyncio.Protocol):
         self._reading = call = Call(self.service.next_id(), self._serving, self, head, self._route, peer)
         if head.version == "1.0" or not parser.should_keep_alive():
             call.keep_alive = False
+        self._headers = NO_TRAILERS
         self._body_since = self.service.clock.now
         self._queue.append(call)
 
@@ -402,9 +425,11 @@ class ClientConnection(asyncio.Protocol):
                 self._lingering = True
                 return
         if self.call is None and not self._queue:
-            head, body = error_answer(fault, anthropic=False, request_id=self.service.next_id())
+            anthropic = self._url.startswith(b"/v1/messages")
+            request_id = self.service.next_id()
+            head, body = error_answer(fault, anthropic=anthropic, request_id=request_id)
             self.service.refused(fault)
-            lines = framing.head_lines(head, "")
+            lines = framing.head_lines(head, request_id)
             self.transport.write(lines + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body)
             self._linger()
         elif self.call is None:
@@ -413,28 +438,44 @@ class ClientConnection(asyncio.Protocol):
             self._lingering = True
 
     def _linger(self) -> None:
-        """Discard what the client still sends for a moment, so that it can read the answer before a reset."""
+        """Discard what the client still sends, so that it can read the answer before a reset; `visit` ends that."""
         self._closing = self._lingering = True
+        self._lingering_since = self.touched = self.service.clock.now
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self.loop.call_later(_LINGER, self.transport.close)
 
     def visit(self, now: float) -> None:
         timeouts = self.service.chain.timeouts
         call = self.call
-        if self.paused and now - self.paused_at > timeouts.client_write:
+        if (self.paused or call is None) and self._stalled(now, timeouts.client_write):
             self.transport.abort()
         elif call is None:
-            quiet = now - self.touched
-            if self._head_size:
-                if quiet > timeouts.client_head:
-                    self._refuse(Reject(408, "request_timeout", "The request's head did not arrive in time.").fault)
-            elif quiet > timeouts.idle:
-                self.transport.close()
+            self._visit_idle(now, timeouts)
         elif not call.complete and self._reading is call:
             self._check_upload(call, now)
         else:
+            self.touched = now  # a long answer is no silence of the client
             call.visit(now)
+
+    def _stalled(self, now: float, limit: float) -> bool:
+        """Whether the client has long taken nothing of what waits for it; whatever it takes counts as life."""
+        left = self.transport.get_write_buffer_size()
+        if not left or left < self._unsent:
+            self.paused_at = now
+        self._unsent = left
+        return left > 0 and now - self.paused_at > limit
+
+    def _visit_idle(self, now: float, timeouts: Timeouts) -> None:
+        quiet = now - self.touched
+        if self._lingering_since:
+            if quiet > _LINGER or now - self._lingering_since > _LINGER_AT_MOST:
+                self.transport.close()
+        elif self._head_size:
+            self._head_since = self._head_since or now
+            if now - self._head_since > timeouts.client_head:
+                self._refuse(Reject(408, "request_timeout", "The request's head did not arrive in time.").fault)
+        elif quiet > timeouts.idle:
+            self.transport.close()
 
     def _check_upload(self, call: Call, now: float) -> None:
         timeouts = self.service.chain.timeouts
