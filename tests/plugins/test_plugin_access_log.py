@@ -233,13 +233,13 @@ def test_a_pipe_that_nobody_reads_delays_nothing_but_lines(started):
 def test_lines_to_a_pipe_are_never_cut_by_those_of_another_process(started):
     inside, outside = os.pipe()
     line = b'{"x":"' + b"x" * 900 + b'"}\n'
-    writers = [started(None, fd=outside) for _ in range(2)]
-    for writer in writers:
-        for _ in range(60):
+    writers = [started(None, limit=150, fd=outside) for _ in range(3)]
+    for _ in range(150):
+        for writer in writers:
             writer.put(line)
     got = b""
-    while len(got) < 120 * len(line):
-        got += os.read(inside, 65536)
+    while len(got) < 450 * len(line):
+        got += os.read(inside, 4096)
     assert set(got.splitlines(keepends=True)) == {line}
     for writer in writers:
         writer.finish()
