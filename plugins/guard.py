@@ -1,0 +1,144 @@
+"""Bounds on what a call may ask for: which models, how many tokens, how many choices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tailrace.proxy.config import AtLeast, setting
+from tailrace.proxy.fault import Reject
+from tailrace.proxy.plugin import Plugin
+
+if TYPE_CHECKING:
+    from tailrace.proxy.body import JsonBody
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.head import Reply
+
+# By the name of a route: the fields that bound an answer's tokens. The first is the one that a default is written to.
+_TOKEN_FIELDS = {
+    "chat": ("max_completion_tokens", "max_tokens"),
+    "completions": ("max_tokens",),
+    "responses": ("max_output_tokens",),
+    "messages": ("max_tokens",),
+}
+_CHOICE_FIELDS = {"chat": ("n",), "completions": ("n", "best_of")}
+# What an engine takes where a request names no bound; elsewhere it goes on to the end of the context.
+_ENGINE_DEFAULT = {"completions": 16}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxTokens:
+    """Bounds on the tokens of one answer."""
+
+    default: Annotated[int, AtLeast(1)] | None = setting(
+        default=None, help="for requests that name no bound; the cap otherwise"
+    )
+    cap: Annotated[int, AtLeast(1)] | None = setting(default=None, help="the most that a request may ask for")
+    above: Literal["lower", "refuse"] = setting(
+        default="lower", help="what becomes of a request for more", why="clients ask for far more than they need"
+    )
+
+    def check(self) -> Iterable[str]:
+        """A default above the cap would never be used."""
+        if self.cap is not None and self.default is not None and self.default > self.cap:
+            yield f"the default of {self.default} is above the cap of {self.cap}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What is allowed; what is not given is not bounded."""
+
+    models: tuple[str, ...] | None = setting(
+        default=None, help="model names that may be asked for; * stands for any text"
+    )
+    refuse_with: Literal["model_not_allowed", "model_not_found"] = setting(
+        default="model_not_allowed", help="403, or the 404 of a model that does not exist", why="says what to ask for"
+    )
+    max_tokens: MaxTokens = setting(default_factory=MaxTokens, help="bounds on the tokens of one answer")
+    max_choices: Annotated[int, AtLeast(1)] | None = setting(
+        default=None, help="the most that `n` and `best_of` may be", why="each choice is an answer of its own"
+    )
+
+
+_Config = Config  # inside the class the name means its attribute
+
+
+class Guard(Plugin[Config]):
+    """Refuses or lowers; what it lowers the worker sees, and nothing else of the body changes."""
+
+    Config = Config
+
+    def __init__(self, config: _Config) -> None:
+        super().__init__(config)
+        models = config.models
+        self._exact = None if models is None else frozenset(name for name in models if "*" not in name)
+        self._patterns = tuple(_pattern(name) for name in models or () if "*" in name)
+        tokens = config.max_tokens
+        self._bounds_tokens = tokens.cap is not None or tokens.default is not None
+
+    async def on_request(self, call: Call) -> Reply | None:
+        """Check the whole request."""
+        if self._exact is not None and call.model and call.model not in self._exact:
+            self._check_model(call.model)
+        body = call.body
+        if body is not None:
+            if self._bounds_tokens and call.route.name in _TOKEN_FIELDS:
+                self._bound_tokens(call, body)
+            if self.config.max_choices is not None:
+                self._check_choices(call, body, self.config.max_choices)
+        return None
+
+    def _check_model(self, model: str) -> None:
+        if any(fnmatchcase(model, pattern) for pattern in self._patterns):
+            return
+        if self.config.refuse_with == "model_not_found":
+            text = f"The model '{model[:128]}' does not exist or is not served here."
+            raise Reject(404, "model_not_found", text, param="model", kind="unknown_model")
+        raise Reject(403, "model_not_allowed", f"The model '{model[:128]}' is not allowed here.", param="model")
+
+    def _bound_tokens(self, call: Call, body: JsonBody) -> None:
+        tokens, route = self.config.max_tokens, call.route.name
+        fields = _TOKEN_FIELDS[route]
+        named = False
+        for field in fields:
+            asked = whole_number(body, field)
+            if asked is None:
+                continue
+            named = True
+            if tokens.cap is not None and asked > tokens.cap:
+                if tokens.above == "refuse":
+                    text = f"'{field}' must be at most {tokens.cap}, got {asked}."
+                    raise Reject(400, "invalid_request_error", text, param=field, kind="bad_request")
+                call.edit(field, b"%d" % tokens.cap)
+        if named:
+            return
+        default = tokens.default
+        if default is None:
+            assert tokens.cap is not None
+            if _ENGINE_DEFAULT.get(route, tokens.cap + 1) <= tokens.cap:
+                return
+            default = tokens.cap
+        call.edit(fields[0], b"%d" % default)
+
+    def _check_choices(self, call: Call, body: JsonBody, most: int) -> None:
+        for field in _CHOICE_FIELDS.get(call.route.name, ()):
+            asked = whole_number(body, field)
+            if asked is not None and asked > most:
+                text = f"'{field}' must be at most {most}, got {asked}."
+                raise Reject(400, "invalid_request_error", text, param=field, kind="bad_request")
+
+
+def whole_number(body: JsonBody, field: str) -> int | None:
+    """A field's value, None where it is absent or null; raises Reject(400) where it is anything else."""
+    value: Any = body.get(field)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    text = f"'{field}' must be a whole number."
+    raise Reject(400, "invalid_request_error", text, param=field, kind="bad_request")
+
+
+def _pattern(name: str) -> str:
+    """A pattern in which only * is special."""
+    return name.replace("[", "[[]").replace("?", "[?]")
