@@ -78,6 +78,15 @@ class Failed(Exception):  # noqa: N818 - carries a Fault, as Reject does
         self.fault = fault
 
 
+INTERNAL = Fault(
+    kind="internal",
+    whose=Whose.GATEWAY,
+    status=500,
+    code="internal_error",
+    message="The gateway failed to handle this request; its log has the details under the request id.",
+)
+
+
 def connect_failed(worker: str, why: str) -> Fault:
     """No connection to the worker: nothing was sent."""
     return Fault(

@@ -7,12 +7,13 @@ most MAX_TRIES attempts a call; one winner; every attempt ends exactly once; aft
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tailrace.proxy.attempt import Attempt
-from tailrace.proxy.fault import Failed, Fault, Whose, no_worker
+from tailrace.proxy.fault import INTERNAL, Failed, Fault, Reject, Whose, no_worker
 from tailrace.proxy.fleet import MAX_CANDIDATES
 from tailrace.proxy.outcome import AttemptEnd
 from tailrace.proxy.plugin import Target
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.fleet import Worker
 
+log = logging.getLogger("tailrace")
 MAX_TRIES = 3
 
 
@@ -72,10 +74,7 @@ class Race(Signal[Attempt]):
 
     def finished(self, attempt: Attempt, end: AttemptEnd) -> None:
         """The winner's relay is over."""
-        attempt.worker.inflight -= 1
-        attempt.end = end
-        for hook in self._call.chain.pipeline.on_attempt_end:
-            hook(self._call, attempt, end)
+        self._ended(attempt, end)
 
     def failed(self, attempt: Attempt, fault: Fault) -> None:
         """An attempt ended without a commit."""
@@ -84,10 +83,13 @@ class Race(Signal[Attempt]):
         self._end(attempt, AttemptEnd.FAILED)
         if self.settled:
             return
-        target = self._next(fault)
-        fresh = fault.kind == "connection_lost"
-        if target is not None and self._allowed("retry") and self._start("retry", target, fresh=fresh):
-            return
+        try:
+            target = self._next(fault)
+            fresh = fault.kind == "connection_lost"
+            if target is not None and self._allowed("retry") and self._start("retry", target, fresh=fresh):
+                return
+        except Exception as error:
+            self._break_off(error)
         if not self._running:
             self._give_up()
 
@@ -130,8 +132,7 @@ class Race(Signal[Attempt]):
                 break
             attempt = Attempt(self, call, entry, worker, len(call.tries) + 1, why)
             worker.inflight += 1
-            on_chosen = call.chain.pipeline.on_chosen
-            if not on_chosen or all(chosen(call, attempt) for chosen in on_chosen):
+            if self._agreed(attempt):
                 call.tries.append(attempt)
                 self._running.append(attempt)
                 attempt.begin(fresh=fresh)
@@ -143,6 +144,14 @@ class Race(Signal[Attempt]):
         if not self._faults:
             self._faults.append(no_worker(call.model))
         return False
+
+    def _agreed(self, attempt: Attempt) -> bool:
+        on_chosen = self._call.chain.pipeline.on_chosen
+        try:
+            return not on_chosen or all(chosen(self._call, attempt) for chosen in on_chosen)
+        except BaseException:
+            attempt.worker.inflight -= 1
+            raise
 
     def _choose(self, candidates: Sequence[Worker]) -> Worker | None:
         scorers = self._call.chain.pipeline.score_workers
@@ -176,8 +185,13 @@ class Race(Signal[Attempt]):
 
     def _hedge(self) -> None:
         self._patience = None
-        if self.winner is None and self._running and self._allowed("hedge"):
-            self._start("hedge", Target(), fresh=False)
+        if self.winner is None and self._running:
+            try:
+                if self._allowed("hedge"):
+                    self._start("hedge", Target(), fresh=False)
+            except Exception as error:
+                self._break_off(error)
+                self._give_up()
 
     def _stop_patience(self) -> None:
         if self._patience is not None:
@@ -187,10 +201,25 @@ class Race(Signal[Attempt]):
     def _end(self, attempt: Attempt, end: AttemptEnd) -> None:
         self._running.remove(attempt)
         attempt.release()
+        self._ended(attempt, end)
+
+    def _ended(self, attempt: Attempt, end: AttemptEnd) -> None:
         attempt.worker.inflight -= 1
         attempt.end = end
         for hook in self._call.chain.pipeline.on_attempt_end:
-            hook(self._call, attempt, end)
+            try:
+                hook(self._call, attempt, end)
+            except Exception:
+                log.exception("a plugin failed in on_attempt_end of request %s", self._call.id)
+
+    def _break_off(self, error: Exception) -> None:
+        """A policy failed or refused: nothing that runs may go on."""
+        self.cancel()
+        if isinstance(error, Reject):
+            self._faults = [error.fault]
+        else:
+            log.error("a policy failed in request %s", self._call.id, exc_info=error)
+            self._faults = [INTERNAL]
 
     def _give_up(self) -> None:
         self._stop_patience()

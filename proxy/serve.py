@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tailrace.proxy.admit import admit
 from tailrace.proxy.errors import answer as error_answer
 from tailrace.proxy.errors import event as error_event
-from tailrace.proxy.fault import Failed, Fault, Reject, Whose
+from tailrace.proxy.fault import INTERNAL, Failed, Fault, Reject, Whose
 from tailrace.proxy.finish import finish
 from tailrace.proxy.harvest import ask
 from tailrace.proxy.intake import read_body
@@ -56,32 +56,29 @@ async def serve(call: Call) -> None:
         outcome = Outcome(Ending.CLIENT_GONE, 499)
     except Exception:
         log.exception("request %s failed inside the gateway", call.id)
-        outcome = refuse(call, _INTERNAL)
+        outcome = refuse(call, INTERNAL)
     finish(call, outcome)
-
-
-_INTERNAL = Fault(
-    kind="internal",
-    whose=Whose.GATEWAY,
-    status=500,
-    code="internal_error",
-    message="The gateway failed to handle this request; its log has the details under the request id.",
-)
 
 
 def refuse(call: Call, fault: Fault) -> Outcome:
     """Tell the client, in the head if nothing was sent, in the stream otherwise."""
     client = call.client
     anthropic = call.route.anthropic
-    if call.race is not None:
-        call.race.cancel()
+    race = call.race
+    if race is not None:
+        race.cancel()
+        if race.winner is not None:
+            race.winner.release()
     if client.started:
         if client.relay is None:
             client.send(error_event(fault, anthropic=anthropic, request_id=call.id))
         client.cut()
     else:
         head, body = error_answer(fault, anthropic=anthropic, request_id=call.id)
-        call.answer(head)
+        try:
+            call.answer(head)
+        except Exception:
+            log.exception("a plugin failed in on_answer of request %s, which is being refused", call.id)
         client.reply(head, body)
     ending = Ending.REFUSED if fault.whose in (Whose.CLIENT, Whose.GATEWAY) else Ending.FAILED
     return Outcome(Ending.DEADLINE if fault.kind.endswith("_timeout") else ending, fault.status, fault)
