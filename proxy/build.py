@@ -90,6 +90,7 @@ class Roster:
         worker = Worker(address, connections)
         if key:
             worker.credentials = b"authorization: Bearer %b\r\n" % key.encode()
+            worker.hop(b"")
         return worker
 
     def close(self) -> None:
