@@ -86,6 +86,11 @@ class Pool:
         """Keep the list of an entry's candidates in step with this pool."""
         self._entries.append(entry)
 
+    def detach(self, entry: ModelEntry) -> None:
+        """Forget an entry."""
+        if entry in self._entries:
+            self._entries.remove(entry)
+
     def rebuild(self) -> None:
         """Recompute who may take calls."""
         self.eligible = [worker for worker in self.workers if worker.eligible]

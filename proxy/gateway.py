@@ -17,11 +17,14 @@ from tailrace.proxy.door import Door, bind
 from tailrace.proxy.drain import drain
 from tailrace.proxy.fleet import Pool, Worker
 from tailrace.proxy.health import unreachable
+from tailrace.proxy.hop import HopKey
 from tailrace.proxy.metrics import Segment
 from tailrace.proxy.pipeline import Link, Pipeline
 from tailrace.proxy.role import Seat
 from tailrace.proxy.service import Service
 from tailrace.proxy.settings import Gateway, PoolSettings, Relay
+from tailrace.proxy.watch.adapters import list_adapters
+from tailrace.proxy.watch.fleet_watch import FleetWatch
 
 log = logging.getLogger("tailrace")
 SettingsT = TypeVar("SettingsT", bound=Relay)
@@ -114,7 +117,11 @@ class RelayProcess(Generic[SettingsT]):
 
 
 class GatewayProcess(RelayProcess[Gateway]):
-    """One process of a gateway."""
+    """One process of a gateway; `watching` its workers is what tells it of their health and load."""
+
+    def __init__(self, settings: Gateway, seat: Seat | None = None, *, watching: bool = True) -> None:
+        super().__init__(settings, seat)
+        self.watch = FleetWatch(self.service.loop, self.service.clock, self._adapters_changed, watching=watching)
 
     def pools_of(self, settings: Gateway) -> Mapping[str, PoolSettings]:
         """The named pools and those that models list themselves."""
@@ -124,6 +131,21 @@ class GatewayProcess(RelayProcess[Gateway]):
         """The chain of a gateway."""
         models = models_of(settings.models, pools)
         return chain_of(settings, pipeline, models, pools, self.births, generation)
+
+    def adopt(self, staged: StagedChain) -> None:
+        """Serve new calls by a prepared chain, and watch its workers."""
+        super().adopt(staged)
+        key = self.settings.hop_key
+        self._adapters_changed()
+        self.watch.follow(self.workers(), None if key is None else HopKey(key.reveal()), self.settings.stale)
+
+    def _adapters_changed(self) -> None:
+        list_adapters(self.service.chain.models, self.pools.values())
+
+    async def close(self) -> None:
+        """Close everything at once."""
+        await self.watch.close()
+        await super().close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +189,12 @@ class GatewayRole:
 
 
 @asynccontextmanager
-async def running(settings: Gateway) -> AsyncIterator[GatewayProcess]:
-    """A gateway in this very process and event loop, without supervisor or admin port: for tests and embedding."""
-    process = GatewayProcess(settings)
+async def running(settings: Gateway, *, watching: bool = False) -> AsyncIterator[GatewayProcess]:
+    """A gateway in this very process and event loop, without supervisor or admin port: for tests and embedding.
+
+    Unless it is `watching`, workers get only the requests of clients.
+    """
+    process = GatewayProcess(settings, watching=watching)
     try:
         await process.load(settings)
         await process.open([bind(listener) for listener in settings.listen])

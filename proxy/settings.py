@@ -292,6 +292,9 @@ class Gateway(Relay):
     models: Annotated[dict[str, ModelSettings], NotEmpty()] = setting(help="model names that clients may use")
     pools: dict[str, PoolSettings] = setting(default_factory=dict, help="named groups of workers")
     default_model: str | None = setting(default=None, help="for requests that name none")
+    stale: Annotated[Seconds, Above(0)] = setting(
+        default=2.0, help="a worker's load that is older than this is unknown", why="sidecars say it every half second"
+    )
 
     def check(self) -> Iterable[str]:
         """Names that must exist."""

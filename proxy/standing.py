@@ -49,6 +49,11 @@ class Standing:
             elif name == b"kv":
                 self.kv_use = _share(value, self.kv_use)
 
+    @property
+    def load_known(self) -> bool:
+        """Whether anything is known of the load."""
+        return self.running is not None or self.waiting is not None or self.kv_use is not None
+
     def forget_load(self) -> None:
         """What was said of the load is too old to count; nothing is known of it now."""
         self.running = self.waiting = None

@@ -35,8 +35,8 @@ class SidecarProcess(RelayProcess[Worker]):
 
     engine: Engine
 
-    def __init__(self, settings: Worker) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: Worker, seat: Seat | None = None) -> None:
+        super().__init__(settings, seat)
         self.gate = Gate(_gate_config(settings))
         self.report = Report(self.gate, own_engine=settings.engine.url is None)
         self.feed = StateFeed(self.report)
@@ -149,7 +149,7 @@ class SidecarRole:
 
     async def open(self, settings: Worker, sockets: Sequence[socket.socket], seat: Seat) -> SidecarProcess:
         """Serve on listening sockets while the engine comes up; until it is ready, calls are refused."""
-        process = SidecarProcess(settings)
+        process = SidecarProcess(settings, seat)
         try:
             await process.start_engine()
             await process.load(settings)

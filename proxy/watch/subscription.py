@@ -1,0 +1,91 @@
+"""One reading of a sidecar's state feed, from the request to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from tailrace.proxy.fault import Fault
+from tailrace.proxy.hop import REFUSED
+from tailrace.proxy.watch.ask import connected, request
+from tailrace.proxy.watch.feed import LONGEST_LINE, MEDIA, PATH, FeedError, read_line
+from tailrace.proxy.wire import ParsedHead, unframe
+
+if TYPE_CHECKING:
+    from tailrace.proxy.fleet import Worker
+
+SILENCE = 2.5
+"""Seconds without a line, of which a sidecar writes two each second, that mean that nobody is there any more."""
+
+
+class End(Enum):
+    """How a reading came to its end."""
+
+    OVER = "over"
+    """The sidecar ended it in good order: it loads another configuration, or goes."""
+    LOST = "lost"
+    BARE = "bare"
+    """There is no feed here: an engine without a sidecar."""
+    REFUSED = "refused"
+    """A sidecar that does not accept our hop key, or got none."""
+
+
+async def read_feed(worker: Worker, hear: Callable[[dict[str, Any]], None]) -> tuple[End, str]:
+    """Call `hear` with every state until the feed ends; gives how, and why. Raises Unanswered without a connection."""
+    async with connected(worker) as connection:
+        subscription = _Subscription(hear)
+        connection.send(subscription, request(worker, PATH), b"")
+        return await subscription.end
+
+
+class _Subscription:
+    """The sink of the feed."""
+
+    def __init__(self, hear: Callable[[dict[str, Any]], None]) -> None:
+        self.end: asyncio.Future[tuple[End, str]] = asyncio.get_running_loop().create_future()
+        self._hear = hear
+        self._feeds = False
+        self._rest = b""
+
+    def on_head(self, head: ParsedHead) -> None:
+        self._feeds = head.status == 200 and (b"content-type", MEDIA) in head.headers
+        if not self._feeds and head.status != 401:
+            self._over(End.BARE, f"status {head.status}")
+
+    def on_chunks(self, chunks: bytes, count: int) -> None:
+        self.on_data(unframe(chunks))
+
+    def on_data(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LONGEST_LINE:
+            self._over(End.LOST, "its state is too long")
+        if not self._feeds:
+            return
+        for line in lines:
+            if self.end.done():
+                return
+            try:
+                self._hear(read_line(line))
+            except FeedError as error:
+                self._over(End.LOST, str(error))
+
+    def on_end(self) -> None:
+        if self._feeds:
+            self._over(End.OVER, "the feed ended")
+        elif REFUSED.encode() in self._rest:
+            self._over(End.REFUSED, "it does not accept the hop key")
+        else:
+            self._over(End.BARE, "status 401")
+
+    def on_fault(self, fault: Fault) -> None:
+        self._over(End.LOST, fault.message)
+
+    def on_quiet(self, quiet: float, now: float) -> None:
+        if quiet > SILENCE:
+            self._over(End.LOST, f"nothing was heard for {SILENCE:g} s")
+
+    def _over(self, end: End, why: str) -> None:
+        if not self.end.done():
+            self.end.set_result((end, why))

@@ -1,0 +1,172 @@
+"""Keeps one worker's standing current: by its sidecar's feed or, where there is none, by asking the engine.
+
+What was said last counts until something else is heard, but a load only while it is fresh. A worker to which no
+connection can be had is dead for this gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tailrace.proxy.fleet import Worker
+from tailrace.proxy.sweep import Clock
+from tailrace.proxy.watch.ask import Unanswered, ask
+from tailrace.proxy.watch.bare import models_in, verdict
+from tailrace.proxy.watch.feed import apply
+from tailrace.proxy.watch.subscription import End, read_feed
+
+log = logging.getLogger("tailrace")
+
+MISSES = 2
+"""Connections in a row that could not be opened until the worker counts as dead."""
+SOONEST = 0.05
+LATEST = 2.0
+POLL = 1.0
+"""A bare engine is asked every POLL to 2 * POLL seconds."""
+ANSWER = 2.0
+LOOK_AGAIN = 30.0
+"""Seconds after which a bare engine may have got a sidecar."""
+
+
+class Hears(Protocol):
+    """Who wants to know of changes."""
+
+    def changed(self, worker: Worker) -> None:
+        """Who may get which calls has changed."""
+
+    def known(self, worker: Worker, *, bare: bool) -> None:
+        """It turned out whether the worker is a bare engine."""
+
+
+class WorkerWatch:
+    """Watches one worker until cancelled."""
+
+    def __init__(self, worker: Worker, hears: Hears, clock: Clock, draw: Callable[[], float] = random.random) -> None:
+        self.worker = worker
+        self.bare = False
+        self._hears = hears
+        self._clock = clock
+        self._draw = draw
+        self._misses = 0
+        self._failures = 0
+        self._shown = worker.standing.takes_calls
+
+    async def run(self) -> None:
+        """Subscribe, and again, for ever."""
+        while True:
+            try:
+                end, why = await read_feed(self.worker, self._heard)
+            except Unanswered as silence:
+                self._missed(str(silence))
+            else:
+                self._misses = 0
+                if end is End.BARE:
+                    self._know(bare=True)
+                    await self._ask_for_a_while()
+                    continue
+                if end is End.REFUSED and self.bare:
+                    # It got a sidecar meanwhile, to which we have shown no key yet.
+                    self._know(bare=False)
+                    continue
+                if end is End.REFUSED:
+                    self._refused(why)
+                if end is End.OVER:
+                    self._failures = 0
+            await asyncio.sleep(self._pause())
+
+    def _pause(self) -> float:
+        """Doubles from failure to failure, and differs from gateway to gateway."""
+        bound = min(SOONEST * 2.0 ** min(self._failures, 16), LATEST)
+        self._failures += 1
+        return bound * (0.5 + 0.5 * self._draw())
+
+    def _heard(self, state: dict[str, Any]) -> None:
+        self._failures = 0
+        if self.bare:
+            self._know(bare=False)
+        if apply(self.worker.standing, state, self._clock.now):
+            self._tell()
+
+    def _missed(self, why: str) -> None:
+        self._misses += 1
+        if self._misses >= MISSES:
+            self._dead(why)
+
+    def _dead(self, why: str) -> None:
+        standing = self.worker.standing
+        standing.reason = why
+        if not standing.dead:
+            standing.dead = True
+            standing.forget_load()
+            self._tell()
+
+    def _refused(self, why: str) -> None:
+        """Every call would be refused as well."""
+        standing = self.worker.standing
+        if standing.ready or standing.reason != why:
+            standing.ready, standing.reason = False, why
+            log.error("worker %s: %s", self.worker.name, why)
+            self._tell()
+
+    def _know(self, *, bare: bool) -> None:
+        if bare != self.bare:
+            self.bare = bare
+            self._hears.known(self.worker, bare=bare)
+
+    def _tell(self) -> None:
+        standing = self.worker.standing
+        if standing.takes_calls is not self._shown:
+            self._shown = standing.takes_calls
+            said = "takes calls" if self._shown else "takes no calls"
+            log.info("worker %s %s%s", self.worker.name, said, f": {standing.reason}" if standing.reason else "")
+        self._hears.changed(self.worker)
+
+    # An engine without a sidecar.
+
+    async def _ask_for_a_while(self) -> None:
+        """Ask now and then how the engine is, until it may be worth looking for a sidecar again."""
+        standing, loop = self.worker.standing, asyncio.get_running_loop()
+        if not standing.ready or standing.draining:
+            standing.ready, standing.draining = True, False
+            self._tell()
+        until = loop.time() + LOOK_AGAIN * (0.5 + 0.5 * self._draw())
+        while loop.time() < until:
+            was_dead = standing.dead
+            await self._ask()
+            if was_dead and not standing.dead:
+                return
+            await asyncio.sleep(POLL * (1.0 + self._draw()))
+
+    async def _ask(self) -> None:
+        try:
+            health = await ask(self.worker, "/health", ANSWER)
+        except Unanswered as silence:
+            # A busy engine answers late: that alone is no reason to give it up.
+            if silence.unreachable:
+                self._missed(str(silence))
+            return
+        self._misses = 0
+        why = verdict(health.status)
+        if why is not None:
+            self._dead(why)
+            return
+        standing = self.worker.standing
+        standing.seen = self._clock.now
+        models = await self._models()
+        before = (standing.dead, standing.models)
+        standing.dead, standing.reason = False, ""
+        if models is not None:
+            standing.models = models
+        if before != (standing.dead, standing.models):
+            self._tell()
+
+    async def _models(self) -> dict[str, str] | None:
+        try:
+            answer = await ask(self.worker, "/v1/models", ANSWER)
+        except Unanswered:
+            return None
+        return models_in(answer.body) if answer.status == 200 else None
