@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from tailrace.proxy import registry
-from tailrace.proxy.commands import serve, version
+from tailrace.proxy.commands import check, demo, init, schema, serve, version, workers
 from tailrace.proxy.config import ConfigError
 from tailrace.proxy.supervisor import Fatal
 
-OWN: tuple[ModuleType, ...] = (serve, version)
+OWN: tuple[ModuleType, ...] = (serve, check, workers, init, schema, demo, version)
 _INSTALLED = {"sim": "run a simulated engine: vLLM's wire format, timing and failures, without a model"}
 
 
@@ -32,8 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    except Fatal as fatal:
-        print(f"tailrace: {fatal}", file=sys.stderr)
+    except (Fatal, registry.UnknownName) as fault:
+        print(f"tailrace: {fault}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -47,7 +47,8 @@ def _parser(installed: Sequence[str]) -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for module in OWN:
-        command = commands.add_parser(module.NAME, help=module.HELP, description=module.__doc__)
+        told = (module.__doc__ or "").partition(": ")[2].strip()
+        command = commands.add_parser(module.NAME, help=module.HELP, description=told[:1].upper() + told[1:])
         module.describe(command)
         command.set_defaults(run=module.run)
     for name in installed:

@@ -45,7 +45,7 @@ def understand(text: str, name: str) -> Configuration:
     settings = decode_source(role.Settings, source)
     try:
         role.check(settings)
-    except ChainError as error:
+    except (ChainError, OSError, ValueError) as error:
         _refuse(source, source.root.get("plugins"), str(error))
     return Configuration(name=name, text=text, role_name=role_name, role=role, settings=settings, files=source.files)
 

@@ -12,7 +12,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -47,10 +47,9 @@ class Member:
 class Crew:
     """As many processes as there are seats. `orders` says what a seat's process is to serve, and where it counts."""
 
-    def __init__(self, seats: int, passed: Sequence[int], orders: Callable[[int, int], Start], tally: Tally) -> None:
+    def __init__(self, seats: int, orders: Callable[[int, int], Start], tally: Tally) -> None:
         self._seats = seats
         self._tally = tally
-        self._passed = tuple(passed)
         self._orders = orders
         self._members: dict[int, Member] = {}
         self._keepers: list[asyncio.Task[None]] = []
@@ -133,6 +132,7 @@ class Crew:
         ours.setblocking(False)
         channel = None
         segment = self._tally.open()
+        start = self._orders(index, segment.fd)
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -141,11 +141,10 @@ class Crew:
                 str(theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 start_new_session=True,
-                pass_fds=(theirs.fileno(), segment.fd, *self._passed),
+                pass_fds=(theirs.fileno(), segment.fd, *start.sockets),
             )
         try:
             channel = await Channel.over(ours)
-            start = self._orders(index, segment.fd)
             member = Member(index, process, channel, start.text)
             if await self._begin(member, start):
                 code = await process.wait()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 import traceback
 
 _LEVELS = {"DEBUG": "debug", "INFO": "info ", "WARNING": "warn ", "ERROR": "error", "CRITICAL": "fatal"}
 _FRAMES = 6
+CHOICES = ("debug", "info", "warning", "error")
+VARIABLE = "TAILRACE_LOG_LEVEL"
 
 
 class _Lines(logging.Formatter):
@@ -32,8 +35,10 @@ def origin(error: BaseException) -> str:
     return f"{type(error).__name__}: {error} (at {places})" if places else f"{type(error).__name__}: {error}"
 
 
-def configure(who: str, level: str = "info") -> None:
-    """Send this process's log to stderr; `who` is named in every line."""
+def configure(who: str, level: str | None = None) -> None:
+    """Send this process's log to stderr; `who` is named in every line. The level holds for its children, too."""
+    level = level or os.environ.get(VARIABLE, "info")
+    os.environ[VARIABLE] = level = level if level in CHOICES else "info"
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     name_process(who)

@@ -43,6 +43,10 @@ class Supervisor:
     def __init__(self, configuration: Configuration, announce: Callable[[str], None]) -> None:
         self.orders = Orders(configuration)
         self.tally = Tally()
+        self.crew = Crew(configuration.settings.processes, self._start_of, self.tally)
+        self.crew.on_joined = self._joined
+        self.reloader = Reloader(self.orders, self.crew, self.tally.supervision)
+        self.overview = Overview(self.orders, self.crew)
         self._announce = announce
         self._sockets: list[socket.socket] = []
         self._admin: AdminPort | None = None
@@ -56,11 +60,6 @@ class Supervisor:
         settings = self.orders.configuration.settings
         self._sockets = listening(settings.listen)
         try:
-            self.crew = Crew(settings.processes, [sock.fileno() for sock in self._sockets], self._start_of, self.tally)
-            self.reloader = Reloader(self.orders, self.crew, self.tally.supervision)
-            self.overview = Overview(self.orders, self.crew)
-            self.crew.on_joined = self._joined
-            self._obey_signals()
             await self._open_admin(settings.admin)
             if await self._begin():
                 return await self._serve()
@@ -132,11 +131,16 @@ class Supervisor:
     def _joined(self, member: Member) -> None:
         self._spawn(self.reloader.joined(member))
 
-    def _obey_signals(self) -> None:
+    def obey_signals(self) -> None:
+        """Let SIGTERM and SIGINT stop, and SIGHUP reload."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        loop.add_signal_handler(signal.SIGHUP, lambda: self._spawn(self.reloader.reload()))
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
+
+    def reload(self) -> None:
+        """Look at the file again."""
+        self._spawn(self.reloader.reload())
 
     def stop(self) -> None:
         """End: the first time in order, the second at once, the third by force."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 
 import uvloop
 from tailrace.proxy import logs
@@ -18,9 +17,7 @@ HELP = "run what a configuration file describes"
 def describe(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.add_argument("file", metavar="FILE", help="the YAML file of a gateway or worker")
-    parser.add_argument(
-        "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="least level shown on stderr"
-    )
+    parser.add_argument("--log-level", choices=logs.CHOICES, help="least level shown on stderr (default: info)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,7 +26,9 @@ def run(options: argparse.Namespace) -> int:
     configuration = load(options.file)
 
     async def supervise() -> int:
-        return await Supervisor(configuration, announce).run()
+        supervisor = Supervisor(configuration, announce)
+        supervisor.obey_signals()
+        return await supervisor.run()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(supervise())
@@ -38,4 +37,3 @@ def run(options: argparse.Namespace) -> int:
 def announce(line: str) -> None:
     """Say something on stdout, at once."""
     print(line, flush=True)
-    sys.stdout.flush()

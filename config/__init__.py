@@ -1,0 +1,1 @@
+"""The configuration files that come with the package; `tailrace init` and `tailrace demo` read them."""

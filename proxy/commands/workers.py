@@ -1,0 +1,105 @@
+"""`tailrace workers`: list the workers of a running gateway, take one out of service, bring it back."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from tailrace.proxy.supervisor import Fatal
+
+NAME = "workers"
+HELP = "list, drain and undrain the workers of a running gateway"
+ADMIN = "http://127.0.0.1:9090"
+TIMEOUT = 10.0
+_COLUMNS = ("WORKER", "POOLS", "TAKES CALLS", "IN FLIGHT", "RUNNING", "WAITING", "WHY")
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    place = argparse.ArgumentParser(add_help=False)
+    place.add_argument("--admin", metavar="URL", default=ADMIN, help="the gateway's admin port (default: %(default)s)")
+    place.add_argument("--token", default=None, help="its token (default: $TAILRACE_ADMIN_TOKEN)")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, dest="action")
+    actions.add_parser("list", parents=[place], help="show them with their load")
+    for name, told in (("drain", "send it no new calls; running ones finish"), ("undrain", "let it have calls again")):
+        action = actions.add_parser(name, parents=[place], help=told, description=f"For one worker: {told}.")
+        action.add_argument("worker", metavar="WORKER", help="its URL, as the list shows it")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask the admin port and print its answer."""
+    admin = Admin(options.admin, options.token or os.environ.get("TAILRACE_ADMIN_TOKEN"))
+    if options.action == "list":
+        print(table(admin.ask("GET", "/admin/workers")["workers"]))
+        return 0
+    answer = admin.ask("POST", f"/admin/workers/{options.action}", {"worker": options.worker})
+    print(f"{answer['worker']} {'gets no new calls' if answer['drained'] else 'may get calls again'}")
+    return 0
+
+
+class Admin:
+    """An admin port somewhere; whatever keeps it from answering is one clear line."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        if parts.scheme not in ("", "http", "https") or not parts.hostname:
+            raise Fatal(f"'{url}' is no URL of an admin port, such as {ADMIN}")
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._url = url
+        self._connection = kind(parts.hostname, parts.port, timeout=TIMEOUT)
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """The JSON of an answer; Fatal for a refusal."""
+        content = None if body is None else json.dumps(body)
+        try:
+            self._connection.request(method, path, content, self._headers)
+            answer = self._connection.getresponse()
+            decoded = json.loads(answer.read())
+        except OSError as error:
+            raise Fatal(f"no answer from {self._url}: {error.strerror or error}") from None
+        except (http.client.HTTPException, ValueError):
+            raise Fatal(f"{self._url} is no admin port of tailrace: its answer makes no sense") from None
+        if answer.status != 200:
+            told = decoded.get("error") if isinstance(decoded, dict) else None
+            raise Fatal(told["message"] if isinstance(told, dict) else f"{self._url} answered {answer.status}")
+        return decoded
+
+
+def table(workers: Sequence[dict[str, Any]]) -> str:
+    """Workers as rows under headings."""
+    rows = [_COLUMNS, *map(_row, workers)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def _row(worker: dict[str, Any]) -> tuple[str, ...]:
+    standing = worker["standing"]
+    return (
+        worker["worker"],
+        ",".join(worker["pools"]),
+        "yes" if worker["eligible"] else "no",
+        str(worker["inflight"]),
+        _known(standing["running"]),
+        _known(standing["waiting"]),
+        _reason(worker),
+    )
+
+
+def _reason(worker: dict[str, Any]) -> str:
+    standing = worker["standing"]
+    marks = ["drained by an operator"] if worker["drained"] else []
+    marks += ["dead"] if standing["dead"] else []
+    marks += ["draining"] if standing["draining"] else []
+    marks += ["not ready"] if not standing["ready"] and not standing["dead"] else []
+    marks += [standing["reason"]] if standing["reason"] else []
+    return "; ".join(marks)
+
+
+def _known(number: int | None) -> str:
+    return "?" if number is None else str(number)
