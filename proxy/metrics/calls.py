@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tailrace.proxy.metrics import catalogue
 from tailrace.proxy.metrics.catalogue import DURATION_BOUNDS, FIRST_TOKEN_BOUNDS, OVERHEAD_BOUNDS, code_of
-from tailrace.proxy.outcome import Ending
+from tailrace.proxy.outcome import AttemptEnd, Ending
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
@@ -85,8 +85,11 @@ class CallCounts:
                 slots[at] += seconds
                 slots[at + 1 + bisect_left(OVERHEAD_BOUNDS, seconds)] += 1.0
             attempts = self._attempts
+            gone = outcome.ending is Ending.CLIENT_GONE
             for attempt in tries:
-                ended = (attempt.worker.name, attempt.end, attempt.why)
+                # A client that leaves is no failure of the worker it was listening to.
+                end = AttemptEnd.CANCELLED if gone and attempt.fault is None else attempt.end
+                ended = (attempt.worker.name, end, attempt.why)
                 place = attempts.get(ended)
                 slots[self._learn_attempt(ended) if place is None else place] += 1.0
         if outcome.ending is not Ending.COMPLETED or len(tries) > 1:
