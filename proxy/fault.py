@@ -87,6 +87,11 @@ INTERNAL = Fault(
 )
 
 
+def fault_of(error: Exception) -> Fault:
+    """The fault that an exception of a plugin stands for."""
+    return error.fault if isinstance(error, Reject | Failed) else INTERNAL
+
+
 def connect_failed(worker: str, why: str) -> Fault:
     """No connection to the worker: nothing was sent."""
     return Fault(

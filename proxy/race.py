@@ -74,7 +74,10 @@ class Race(Signal[Attempt]):
 
     def finished(self, attempt: Attempt, end: AttemptEnd) -> None:
         """The winner's relay is over."""
-        self._ended(attempt, end)
+        attempt.worker.inflight -= 1
+        attempt.end = end
+        if self._call.chain.pipeline.on_attempt_end:
+            self._tell(attempt, end)
 
     def failed(self, attempt: Attempt, fault: Fault) -> None:
         """An attempt ended without a commit."""
@@ -132,7 +135,7 @@ class Race(Signal[Attempt]):
                 break
             attempt = Attempt(self, call, entry, worker, len(call.tries) + 1, why)
             worker.inflight += 1
-            if self._agreed(attempt):
+            if not call.chain.pipeline.on_chosen or self._agreed(attempt):
                 call.tries.append(attempt)
                 self._running.append(attempt)
                 attempt.begin(fresh=fresh)
@@ -146,9 +149,8 @@ class Race(Signal[Attempt]):
         return False
 
     def _agreed(self, attempt: Attempt) -> bool:
-        on_chosen = self._call.chain.pipeline.on_chosen
         try:
-            return not on_chosen or all(chosen(self._call, attempt) for chosen in on_chosen)
+            return all(chosen(self._call, attempt) for chosen in self._call.chain.pipeline.on_chosen)
         except BaseException:
             attempt.worker.inflight -= 1
             raise
@@ -201,11 +203,11 @@ class Race(Signal[Attempt]):
     def _end(self, attempt: Attempt, end: AttemptEnd) -> None:
         self._running.remove(attempt)
         attempt.release()
-        self._ended(attempt, end)
-
-    def _ended(self, attempt: Attempt, end: AttemptEnd) -> None:
         attempt.worker.inflight -= 1
         attempt.end = end
+        self._tell(attempt, end)
+
+    def _tell(self, attempt: Attempt, end: AttemptEnd) -> None:
         for hook in self._call.chain.pipeline.on_attempt_end:
             try:
                 hook(self._call, attempt, end)

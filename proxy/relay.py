@@ -7,13 +7,14 @@ judged exactly. Bound per stream: the client's write buffer (64 KiB) and one rea
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from tailrace.proxy import answers
 from tailrace.proxy.dialects import Sign
 from tailrace.proxy.errors import event as error_event
-from tailrace.proxy.fault import Fault, false_end, timed_out
-from tailrace.proxy.outcome import AttemptEnd, Ending, Outcome
+from tailrace.proxy.fault import INTERNAL, Failed, Fault, Whose, bad_answer, false_end, fault_of, timed_out
+from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.sse import Splitter
 from tailrace.proxy.stride import Signal
 from tailrace.proxy.taps import Taps
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
     from tailrace.proxy.call import Call
 
+log = logging.getLogger("tailrace")
 TAIL = 64 * 1024
 GRACE = 1.0
 
@@ -32,16 +34,21 @@ async def relay(call: Call, attempt: Attempt) -> Outcome:
     head = answers.head_of(attempt)
     if call.route.births:
         answers.note_birth(call, attempt)
+    client = call.client
+    if client.started and not attempt.streaming:
+        # A heartbeat has begun an event stream, and this is none.
+        raise Failed(bad_answer("it is no event stream"))
     taps = Taps.of(call, head) if call.chain.taps else None
-    call.answer(head)
-    if attempt.ended and not attempt.streaming and not call.client.started:
+    if not client.started:
+        call.answer(head)
+    if attempt.ended and not attempt.streaming:
         body = attempt.held[0] if len(attempt.held) == 1 else b"".join(attempt.held)
         if taps is not None:
             body = taps.body(body)
-        call.client.reply(head, body)
+        client.reply(head, body)
         return Outcome(Ending.COMPLETED, head.status)
     stream = StreamRelay(call, attempt, taps)
-    call.client.begin(head)
+    client.begin(head)
     stream.attach()
     return await stream.done
 
@@ -95,18 +102,30 @@ class StreamRelay:
         if connection is not None and connection.sink is attempt:
             connection.sink = self
             client.upstream = connection.transport
+            if client.paused and connection.transport is not None:
+                # With what it was sent before this answer.
+                connection.transport.pause_reading()
         held = attempt.held
         attempt.held = []
         if held:
-            data = held[0] if len(held) == 1 else b"".join(held)
-            if attempt.framed:
-                self.on_chunks(data, 2)
-            else:
-                self.on_data(data)
+            try:
+                self._show(held[0] if len(held) == 1 else b"".join(held))
+            except Exception as error:
+                fault = fault_of(error)
+                if fault is INTERNAL:
+                    log.exception("a tap failed in request %s", self.call.id)
+                self._fail(fault)
+                return
         if attempt.ended:
             self.on_end()
         elif attempt.fault is not None:
             self.on_fault(attempt.fault)
+
+    def _show(self, held: bytes) -> None:
+        if self._attempt.framed:
+            self.on_chunks(held, 2)
+        else:
+            self.on_data(held)
 
     @property
     def at_boundary(self) -> bool:
@@ -156,7 +175,9 @@ class StreamRelay:
         else:
             splitter = Splitter()
             splitter.feed(whole)
-            self._tail = splitter.rest[-TAIL:]
+            rest = splitter.rest
+            # A line feed behind its carriage return opens no event.
+            self._tail = rest[-TAIL:] if rest.strip(b"\r\n") else b""
 
     def _inspect(self, whole: bytes, shown: int) -> bool:
         """Judge every whole event; send what may be sent. False: the stream is over for the client."""
@@ -169,7 +190,9 @@ class StreamRelay:
         for event in splitter.feed(whole):
             sign = dialect.judge(event)
             if sign is Sign.ABORTED:
-                self._send(whole[shown:end] if end > shown else b"")
+                if end:
+                    self._send(whole[shown:end])
+                    self._tail = b""
                 self._fail(false_end("the engine aborted the request"))
                 return False
             end += len(event.raw)
@@ -196,19 +219,25 @@ class StreamRelay:
         """Pass an engine's error event on, but not the end that it wants to put behind it."""
         self._send(data)
         self._close_upstream()
+        outcome = Outcome(Ending.UPSTREAM_LOST, fault.status, fault)
+        self._close_taps(outcome)
         self._client.cut()
-        self._resolve(Outcome(Ending.UPSTREAM_LOST, fault.status, fault), AttemptEnd.FAILED)
+        self._resolve(outcome)
 
     def _fail(self, fault: Fault) -> None:
         """End a stream honestly: an error event where one fits, and no end of the framing."""
         self._close_upstream()
+        ending = Ending.FAILED if fault.whose is Whose.GATEWAY else Ending.UPSTREAM_LOST
+        outcome = Outcome(Ending.DEADLINE if fault.kind == "total_timeout" else ending, fault.status, fault)
+        self._close_taps(outcome)
         if self.at_boundary:
             self._client.send(
                 error_event(fault, anthropic=self.call.route.anthropic, request_id=self.call.id),
             )
-        self._client.cut()
-        ending = Ending.DEADLINE if fault.kind == "total_timeout" else Ending.UPSTREAM_LOST
-        self._resolve(Outcome(ending, fault.status, fault), AttemptEnd.FAILED)
+            self._client.cut()
+        else:
+            self._client.cut(told=False)
+        self._resolve(outcome)
 
     def on_end(self) -> None:
         if not self._sse or self._terminal or (self._finished and not self._tail):
@@ -223,6 +252,9 @@ class StreamRelay:
             self._fail(fault)
 
     def on_quiet(self, quiet: float, now: float) -> None:
+        if self._client.paused and self._attempt.connection is not None:
+            # Nothing is read for its sake, so the silence is not the worker's.
+            self._attempt.connection.touched = now
         if (self._terminal and now - self._done_at > GRACE) or (
             self._finished and not self._tail and quiet > 2 * GRACE
         ):
@@ -236,21 +268,36 @@ class StreamRelay:
             self.call.beat_if_due(now, quiet)
 
     def _finish(self) -> None:
-        if self._taps is not None:
-            self._taps.finish(self._client.send, ended_well=True)
+        outcome = Outcome(Ending.COMPLETED, self._attempt.status)
+        if self._taps is not None and not self._close_taps(outcome):
+            self._fail(INTERNAL)
+            return
         self._client.end()
-        self._resolve(Outcome(Ending.COMPLETED, self._attempt.status), AttemptEnd.WON)
+        self._resolve(outcome)
 
     def client_left(self) -> None:
         """The client closed its connection: so does the gateway, towards the worker, at once."""
         self._close_upstream()
+        self._close_taps(Outcome(Ending.CLIENT_GONE, 499))
+
+    def _close_taps(self, outcome: Outcome) -> bool:
+        """Let every tap see the end, once; False where one fails."""
+        taps, self._taps = self._taps, None
+        if taps is None:
+            return True
+        try:
+            taps.finish(self._client.send, outcome)
+        except Exception:
+            log.exception("a tap failed at the end of request %s", self.call.id)
+            return False
+        return True
 
     def _close_upstream(self) -> None:
         connection = self._attempt.connection
         if connection is not None and connection.sink is self:
             connection.release()
 
-    def _resolve(self, outcome: Outcome, _end: AttemptEnd) -> None:
+    def _resolve(self, outcome: Outcome) -> None:
         client = self._client
         client.relay = None
         client.upstream = None

@@ -37,10 +37,11 @@ async def send_reply(call: Call, reply: Reply) -> Outcome:
         # Not left to the garbage collector: the client may be gone while the generator stands at a yield.
         if isinstance(reply.body, AsyncGenerator):
             await reply.body.aclose()
+    outcome = Outcome(Ending.COMPLETED, head.status)
     if taps is not None:
-        taps.finish(client.send, ended_well=True)
+        taps.finish(client.send, outcome)
     client.end()
-    return Outcome(Ending.COMPLETED, head.status)
+    return outcome
 
 
 def list_models(call: Call) -> Reply:

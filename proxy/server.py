@@ -7,6 +7,8 @@ that closes either half of its connection is gone: whatever runs for it is ended
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 _PIPELINE = 16
 _LINGER = 2.0
+_RESET = struct.pack("ii", 1, 0)
 """How long a client may say nothing before a refused connection is closed,"""
 _LINGER_AT_MOST = 30.0
 """and how long what it says is thrown away."""
@@ -388,8 +391,15 @@ class ClientConnection(asyncio.Protocol):
         if data:
             self.transport.write(data)
 
-    def cut(self) -> None:
-        """Close without the end of the framing, after what was sent: the client can tell that something is missing."""
+    def cut(self, *, told: bool = True) -> None:
+        """Close without the end of the framing, after what was sent: the client can tell that something is missing.
+
+        Without chunks it could not, so the connection is reset instead, unless it was `told` in an event.
+        """
+        if not told and not self.chunked:
+            sock = self.transport.get_extra_info("socket")
+            if sock is not None and sock.family != socket.AF_UNIX:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         if self._pending:
             self.transport.write(self._pending)
             self._pending = b""

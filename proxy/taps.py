@@ -81,13 +81,31 @@ class Taps:
             watch.finish(outcome)
         return body
 
-    def finish(self, send: Send, *, ended_well: bool) -> None:
-        """Let every tap see the end, once; what edits held back is sent where the stream ended well."""
-        outcome = Outcome(Ending.COMPLETED if ended_well else Ending.UPSTREAM_LOST, 200)
-        held = self._through(self._splitter.finish())
+    def finish(self, send: Send, outcome: Outcome) -> None:
+        """Let every tap see the end, once; what edits held back is sent where the stream ended well.
+
+        A tap that fails keeps no other from seeing the end; its exception is raised when all have.
+        """
+        held = b""
+        failure: Exception | None = None
+        try:
+            held = self._through(self._splitter.finish())
+        except Exception as error:
+            failure = error
         for index, edit in enumerate(self._edits):
-            held += self._through(list(edit.finish(outcome)), index + 1)
-        if ended_well and held:
-            send(held)
+            try:
+                held += self._through(list(edit.finish(outcome)), index + 1)
+            except Exception as error:
+                failure = error
+        shown = held if outcome.ending is Ending.COMPLETED and failure is None else b""
         for watch in self._watches:
-            watch.finish(outcome)
+            try:
+                if shown:
+                    watch.feed(shown)
+                watch.finish(outcome)
+            except Exception as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        if shown:
+            send(shown)

@@ -7,17 +7,19 @@ sent and nothing behind it; in every other case it is closed.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
 from tailrace.proxy import wire
-from tailrace.proxy.fault import Fault, bad_answer, connection_lost
+from tailrace.proxy.fault import INTERNAL, Fault, bad_answer, connection_lost, fault_of
 from tailrace.proxy.wire import ParsedHead, WireError
 
 if TYPE_CHECKING:
     from tailrace.proxy.pool import ConnectionPool
     from tailrace.proxy.sweep import Clock, Watched
 
+log = logging.getLogger("tailrace")
 HOLD_CHUNK = 16 * 1024
 """How much of a chunk that has not wholly arrived is kept back; a larger one is passed on in pieces."""
 
@@ -107,6 +109,12 @@ class UpstreamConnection(asyncio.Protocol):
             self._receive(sink, data)
         except WireError as error:
             self._fail(bad_answer(str(error)))
+        except Exception as error:
+            # Only plugins' code can raise here: their taps and policies run as the bytes come.
+            fault = fault_of(error)
+            if fault is INTERNAL:
+                log.exception("a plugin failed on the answer of a worker")
+            self._fail(fault)
 
     # One method for each state of the answer being received.
 
