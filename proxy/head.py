@@ -68,6 +68,15 @@ class RequestHead:
         """Every value of the header `name`, given in lower case."""
         return [value for key, value in self.headers if key.lower() == name]
 
+    def forwarding(self, lines: bytes) -> RequestHead:
+        """A copy that forwards these header lines: this head itself may be shared with other requests."""
+        copy = RequestHead(self.method, self.path, self.query, self.target, self.headers, self.version)
+        copy.forwarded = lines
+        copy.expects_continue = self.expects_continue
+        copy.plain_json = self.plain_json
+        copy._folded = self._folded
+        return copy
+
 
 class Head:
     """The head of an answer on its way to the client; header names are lower case.
