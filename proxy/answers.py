@@ -84,9 +84,9 @@ def no_answer(attempt: Attempt) -> str | None:
         return None
     held = attempt.held
     body = held[0] if len(held) == 1 else b"".join(held)
-    if route.expects not in body:
+    if body.find(route.expects) < 0:
         return "it lacks what this API answers with"
-    if b'"finish_reason":"abort"' in body:
+    if body.find(b'"finish_reason":"abort"') >= 0:
         return "the engine aborted the request"
     return None
 

@@ -32,7 +32,10 @@ def load(group: str, name: str) -> Any:
         near = difflib.get_close_matches(name, _found(group), 1)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names(group))}"
         raise UnknownName(f"there is no {group.removesuffix('s')} '{name}'; {hint}")
-    return point.load()
+    try:
+        return point.load()
+    except (ImportError, AttributeError) as error:
+        raise UnknownName(f"{group.removesuffix('s')} '{name}' is installed but cannot be loaded: {error}") from error
 
 
 def plugin(name: str) -> type[AnyPlugin]:

@@ -66,12 +66,14 @@ class StreamRelay:
         "_n2",
         "_n3",
         "_n4",
+        "_plain",
         "_raw",
         "_send",
         "_sse",
         "_tail",
         "_taps",
         "_terminal",
+        "_write",
         "call",
         "done",
     )
@@ -81,7 +83,8 @@ class StreamRelay:
         self._attempt = attempt
         self._client = call.client
         self._send = call.client.send if taps is None else taps.sender(call.client.send)
-        self._raw = False
+        self._raw = self._plain = False
+        self._write = call.client.send_chunks
         self._taps = taps
         self.done: Signal[Outcome] = Signal()
         self._sse = attempt.streaming
@@ -97,11 +100,13 @@ class StreamRelay:
         """Take over the exchange, with what the attempt has held back so far."""
         attempt, client = self._attempt, self._client
         client.relay = self
-        self._raw = self._taps is None and client.passes_chunks
+        self._raw = self._plain = self._sse and self._taps is None and client.passes_chunks
         connection = attempt.connection
         if connection is not None and connection.sink is attempt:
             connection.sink = self
             client.upstream = connection.transport
+            if client.paused and connection.transport is not None:
+                connection.transport.pause_reading()
             if client.paused and connection.transport is not None:
                 # With what it was sent before this answer.
                 connection.transport.pause_reading()
@@ -116,6 +121,8 @@ class StreamRelay:
                     log.exception("a tap failed in request %s", self.call.id)
                 self._fail(fault)
                 return
+        if client.head_sent:
+            self._write = client.transport.write
         if attempt.ended:
             self.on_end()
         elif attempt.fault is not None:
@@ -137,27 +144,32 @@ class StreamRelay:
 
     def on_chunks(self, chunks: bytes, count: int) -> None:
         # The usual read of a stream: one chunk, whole events, nothing that needs a look. It goes on as it came.
+        # (`find`, because `in` first tries the needle as a number and formats an exception each time.)
         if (
             count == 1
-            and self._raw
-            and not self._tail
+            and self._plain
             and chunks.endswith(b"\n\n\r\n")
-            and self._n1 not in chunks
-            and self._n2 not in chunks
-            and self._n3 not in chunks
-            and self._n4 not in chunks
-            and not self._terminal
+            and chunks.find(self._n1) < 0
+            and chunks.find(self._n2) < 0
+            and chunks.find(self._n3) < 0
+            and chunks.find(self._n4) < 0
         ):
-            self._client.send_chunks(chunks)
+            self._write(chunks)
             return
         data = unframe(chunks)
-        if self._sse and self._raw and not self._tail and data.endswith(b"\n\n") and not self._needs_look(data):
-            self._client.send_chunks(chunks)
+        if self._plain and data.endswith(b"\n\n") and not self._needs_look(data):
+            self._write(chunks)
         else:
             self.on_data(data)
 
     def _needs_look(self, data: bytes) -> bool:
-        return self._terminal or self._n1 in data or self._n2 in data or self._n3 in data or self._n4 in data
+        return (
+            data.find(self._n1) >= 0
+            or data.find(self._n2) >= 0
+            or data.find(self._n3) >= 0
+            or data.find(self._n4) >= 0
+            or self._terminal
+        )
 
     def on_data(self, data: bytes) -> None:
         if not self._sse:
@@ -178,6 +190,7 @@ class StreamRelay:
             rest = splitter.rest
             # A line feed behind its carriage return opens no event.
             self._tail = rest[-TAIL:] if rest.strip(b"\r\n") else b""
+        self._plain = self._raw and not self._tail
 
     def _inspect(self, whole: bytes, shown: int) -> bool:
         """Judge every whole event; send what may be sent. False: the stream is over for the client."""
@@ -211,6 +224,7 @@ class StreamRelay:
     def _end_of_answer(self) -> None:
         """The terminal event is out: what remains is the end of the framing, and that has a grace."""
         self._terminal = True
+        self._plain = False
         self._tail = b""
         connection = self._attempt.connection
         self._done_at = connection.clock.now if connection is not None else 0.0

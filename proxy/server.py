@@ -359,6 +359,11 @@ class ClientConnection(asyncio.Protocol):
         """Whether a worker's chunks may go on with their own framing."""
         return self.chunked and self._encoder is None
 
+    @property
+    def head_sent(self) -> bool:
+        """Whether the head of a begun answer has left."""
+        return not self._pending
+
     def send_chunks(self, chunks: bytes) -> None:
         """Send some of the body that is framed already."""
         if self._pending:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.pool import ConnectionPool
     from tailrace.proxy.sweep import Clock, Watched
 
+_size_of = wire.SIZES.get
 log = logging.getLogger("tailrace")
 HOLD_CHUNK = 16 * 1024
 """How much of a chunk that has not wholly arrived is kept back; a larger one is passed on in pieces."""
@@ -123,20 +124,21 @@ class UpstreamConnection(asyncio.Protocol):
         if self._buffer:
             data = self._buffer + data
             self._buffer = b""
-        end = data.find(b"\r\n\r\n")
-        if end < 0:
-            if len(data) > wire.MAX_HEAD:
-                raise WireError("its head is too large")
-            self._buffer = data
-            return
-        head = wire.parse_head(data[:end])
-        rest = data[end + 4 :]
-        if head.status < 200:
+        start = 0
+        while True:
+            end = data.find(b"\r\n\r\n", start)
+            if end < 0:
+                if len(data) - start > wire.MAX_HEAD:
+                    raise WireError("its head is too large")
+                self._buffer = data[start:]
+                return
+            head = wire.parse_head(data[start:end])
+            if head.status >= 200:
+                break
             if head.status == 101:
                 raise WireError("it switches protocols")
-            if rest:
-                self._in_head(sink, rest)
-            return
+            start = end + 4
+        rest = data[end + 4 :]
         length = self._left = head.length
         self._keep_alive = head.keep_alive
         if length == wire.CHUNKED:
@@ -170,6 +172,13 @@ class UpstreamConnection(asyncio.Protocol):
         if self._buffer:
             data = self._buffer + data
             self._buffer = b""
+        else:
+            # The usual read of a stream is exactly one chunk.
+            line_end = data.find(b"\r\n")
+            size = _size_of(data[:line_end])
+            if size is not None and line_end + 4 + size == len(data) and data.endswith(b"\r\n"):
+                sink.on_chunks(data, 1)
+                return
         at, count, end = wire.walk_chunks(data)
         if at == len(data):
             sink.on_chunks(data, count)

@@ -22,18 +22,19 @@ TEXT = 3
 
 _MEDIA = {b"application/json": JSON, b"text/event-stream": EVENTS, b"text/plain": TEXT}
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\x00-\x08\x0a-\x1f\x7f]*)?\Z")
-_BAD_VALUE = re.compile(rb"[\x00\r\n]")
+_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,8})(?:[ \t]*;[^\r\n\x00]*)?\Z")
 _BODYLESS = frozenset({204, 304})
 # A worker's heads are nearly the same every time, so lines once read are remembered; the memory is bounded.
 _REMEMBERED = 1024
+_LONG = 512
 Line = tuple[tuple[bytes, bytes] | None, int]
 _NO_LINE: Line = (None, 0)
 _statuses: dict[bytes, int] = {}
 _lines: dict[bytes, Line] = {}
 _names: dict[bytes, tuple[int, bytes]] = {}
 # Sizes that one token's event has: a dictionary is both the strictest and the fastest hexadecimal parser.
-_SIZES = {form % size: size for size in range(1, 8192) for form in (b"%x", b"%X")}
+SIZES = {form % size: size for size in range(1, 8192) for form in (b"%x", b"%X")}
 
 
 class WireError(Exception):
@@ -89,7 +90,7 @@ def _status_of(line: bytes) -> int:
     if found is None:
         raise WireError("its status line is malformed")
     status = int(found.group(2))
-    if len(_statuses) < 256:
+    if len(_statuses) < 256 and len(line) <= _LONG:
         _statuses[line] = status
     return status
 
@@ -103,7 +104,7 @@ def _read_line(parsed: ParsedHead, line: bytes) -> Line:
     found = _names.get(name)
     if found is None:
         found = answer_rule(name)
-        if len(_names) < _REMEMBERED:
+        if len(_names) < _REMEMBERED and len(name) <= _LONG:
             _names[name] = found
     rule, low = found
     if rule == LENGTH:
@@ -134,6 +135,8 @@ def _read_line(parsed: ParsedHead, line: bytes) -> Line:
 
 
 def _remember(line: bytes, found: Line) -> Line:
+    if len(line) > _LONG:
+        return found
     if len(_lines) >= _REMEMBERED:
         _lines.clear()
     _lines[line] = found
@@ -147,7 +150,7 @@ def _kind(content_type: bytes) -> int:
 
 def walk_chunks(data: bytes) -> tuple[int, int, int]:
     """How far whole chunks reach, how many they are, and the offset behind the end chunk's line (-1: not there yet)."""
-    size_of = _SIZES.get
+    size_of = SIZES.get
     total = len(data)
     at = count = 0
     while at < total:
