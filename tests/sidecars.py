@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from fakes import Connection, Request, Upstream, chat_answer, json_answer
 from tailrace.proxy.config import decode_source, parse
 from tailrace.proxy.hop import HopKey
 from tailrace.proxy.plugin import Plugin
@@ -87,3 +88,34 @@ class Attempts(Plugin[NoSettings]):
     def on_attempt_end(self, call: Any, attempt: Any, end: Any) -> None:
         """Note it."""
         self.ends.append(end)
+
+
+class HeldEngine(Upstream):
+    """An engine that is well and answers a chat only when told to: `release()` lets one more answer go."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answer)
+        self.calls: list[Request] = []
+        self.well = True
+        self.models: list[dict[str, str | None]] = [{"id": "m", "parent": None}]
+        self._go = asyncio.Semaphore(0)
+
+    def release(self, count: int = 1) -> None:
+        """Let so many calls finish."""
+        for _ in range(count):
+            self._go.release()
+
+    async def _answer(self, conn: Connection, request: Request) -> None:
+        if request.method == "GET":
+            listed = {"data": self.models} if request.target == "/v1/models" else {}
+            status = 404 if request.target.startswith("/metrics") else 200 if self.well else 503
+            await conn.send(json_answer(listed, status))
+            return
+        self.calls.append(request)
+        waits = asyncio.ensure_future(self._go.acquire())
+        gone = asyncio.ensure_future(conn.wait_closed())
+        await asyncio.wait({waits, gone}, return_when=asyncio.FIRST_COMPLETED)
+        gone.cancel()
+        if waits.cancel():
+            return
+        await conn.send(json_answer(chat_answer("hi")))
