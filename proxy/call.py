@@ -137,6 +137,16 @@ class Call:
         if self._waiter is not None:
             self._waiter.set(None)
 
+    def replace(self, body: bytes) -> None:
+        """Hold another body in place of the one received; raises Reject where all bodies together pass their bound."""
+        memory = self.client.service.memory
+        more = len(body) - self.size
+        if memory.used + more > memory.limit:
+            raise memory.full()
+        memory.used += more
+        self.size += more
+        self.raw = body
+
     async def receive(self) -> None:
         """Wait for the whole body; a client that asked first is told to send it."""
         if self._broken is not None:

@@ -8,6 +8,8 @@ import zstandard
 from tailrace.proxy.fault import Reject, too_large
 
 MAX_RATIO = 200
+_WINDOW = 1 << 23
+_PIECE = 512
 
 
 def decode(data: bytes, encoding: bytes, limit: int) -> bytes:
@@ -54,12 +56,17 @@ def _inflate(data: bytes, window: int, limit: int) -> bytes:
 def _unzstd(data: bytes, limit: int) -> bytes:
     bound = _bounded(limit, len(data))
     out = bytearray()
+    inflater = zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompressobj()
     try:
-        with zstandard.ZstdDecompressor(max_window_size=1 << 23).stream_reader(data) as reader:
-            while piece := reader.read(1 << 16):
-                out += piece
-                if len(out) > bound:
-                    raise too_large(bound)
+        # In small pieces, because the decoder has no bound of its own: a piece can only blow up so far.
+        for at in range(0, len(data), _PIECE):
+            if inflater.eof:
+                raise _broken()
+            out += inflater.decompress(data[at : at + _PIECE])
+            if len(out) > bound:
+                raise too_large(bound)
     except zstandard.ZstdError:
         raise _broken() from None
+    if not inflater.eof or inflater.unused_data:
+        raise _broken()
     return bytes(out)

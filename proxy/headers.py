@@ -1,7 +1,7 @@
 """Which headers cross the gateway, in each direction. One policy for every route.
 
 Each name of a client's header is classified once and remembered, in the spelling it came in. The memory is bounded:
-names beyond it are classified every time.
+a name of unusual length is classified every time, and a full memory begins anew.
 """
 
 from __future__ import annotations
@@ -27,13 +27,27 @@ CREDENTIALS = frozenset(
         b"proxy-authorization",
         b"proxy-authenticate",
         b"cookie",
+        b"cookie2",
         b"api-key",
-        b"x-api-key",
-        b"x-goog-api-key",
-        b"ocp-apim-subscription-key",
+        b"apikey",
+        b"x-apikey",
+        b"x-auth",
+        b"x-amzn-oidc-data",
+        b"x-ms-client-principal",
     }
 )
-_CREDENTIAL_ENDINGS = (b"-api-key", b"-token", b"-secret", b"-authorization", b"-subscription-key")
+_CREDENTIAL_ENDINGS = (
+    b"-api-key",
+    b"-token",
+    b"-accesstoken",
+    b"-secret",
+    b"-password",
+    b"-authorization",
+    b"-subscription-key",
+    b"-access-key",
+    b"-jwt",
+    b"-assertion",
+)
 
 # Replaced by the gateway's own, or about the connection that ends here.
 _OWN = frozenset(
@@ -56,10 +70,18 @@ _ANSWER_DROPPED = frozenset(
     {
         b"server",
         b"set-cookie",
+        b"set-cookie2",
         b"strict-transport-security",
         b"alt-svc",
         b"public-key-pins",
         b"content-security-policy",
+        b"content-security-policy-report-only",
+        b"clear-site-data",
+        b"nel",
+        b"report-to",
+        b"reporting-endpoints",
+        b"service-worker-allowed",
+        b"www-authenticate",
         b"proxy-authenticate",
     }
 )
@@ -67,6 +89,7 @@ _ANSWER_PREFIXES = (b"x-tailrace-", b"access-control-")
 LOAD_HEADER = b"x-tailrace-load"
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 _REMEMBERED = 2048
+_LONG = 64
 
 
 # What becomes of a header; everything but PASS needs a closer look. Plain integers: an Enum member costs a dictionary
@@ -106,7 +129,9 @@ def request_rule(name: bytes) -> int:
             rule = DROP
         else:
             rule = PASS
-    if len(request_rules) < _REMEMBERED:
+    if len(name) <= _LONG:
+        if len(request_rules) >= _REMEMBERED:
+            request_rules.clear()
         request_rules[name] = rule
     return rule
 

@@ -126,7 +126,7 @@ def read_body(call: Call) -> None:
         return
     folded = head.folded
     if b"content-encoding" in folded:
-        call.raw = coding.decode(call.raw, folded[b"content-encoding"], limits.body)
+        call.replace(coding.decode(call.raw, folded[b"content-encoding"], limits.body))
     if route.shape is Shape.OPAQUE:
         if route.pinned:
             pin(call, head.path.split("/")[3])

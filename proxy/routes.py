@@ -90,12 +90,13 @@ UNSUPPORTED: tuple[tuple[str, str], ...] = (
 class RouteTable:
     """Finds the route of a method and a path; what leads nowhere has a route too, which refuses."""
 
-    __slots__ = ("_exact", "_prefixes", "_unmatched", "_wrong_method")
+    __slots__ = ("_exact", "_prefixes", "_unmatched", "_unmatched_messages", "_wrong_method")
 
     def __init__(self, routes: Iterable[Route], unmatched: Callable[[Call], Reply], options: Callable[[Call], Reply]):
         self._exact: dict[str, dict[str, Route]] = {}
         self._prefixes: list[tuple[str, Route]] = []
         self._unmatched = Route("", "unmatched", local=unmatched, shape=Shape.OPAQUE)
+        self._unmatched_messages = Route("", "unmatched", local=unmatched, shape=Shape.OPAQUE, anthropic=True)
         self._wrong_method = wrong_method
         for route in routes:
             self.add(route, options)
@@ -121,7 +122,7 @@ class RouteTable:
         for prefix, route in self._prefixes:
             if path.startswith(prefix) and route.method in (method, "*"):
                 return route
-        return self._unmatched
+        return self._unmatched_messages if path.startswith("/v1/messages") else self._unmatched
 
 
 def wrong_method(call: Call) -> Reply:
