@@ -42,6 +42,7 @@ class ConnectionPool:
         "_limits",
         "_loop",
         "_opening",
+        "_spare",
         "_spare_due",
         "_tasks",
         "_tls",
@@ -67,6 +68,7 @@ class ConnectionPool:
         self._loop = asyncio.get_running_loop()
         self._idle: list[UpstreamConnection] = []
         self._opening = 0
+        self._spare: asyncio.Task[None] | None = None
         self._spare_due = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -109,10 +111,10 @@ class ConnectionPool:
         return task
 
     def close(self) -> None:
-        """Close what rests; connections in use are closed when they come back."""
+        """Close what rests; connections in use, or wanted by a call, are closed when they come back."""
         self._closed = True
-        for task in self._tasks:
-            task.cancel()
+        if self._spare is not None:
+            self._spare.cancel()
         for connection in tuple(self._idle):
             connection.close()
 
@@ -143,11 +145,14 @@ class ConnectionPool:
         if now < self._spare_due:
             return
         self._opening += 1
-        self.connect(self._spare_opened, self._spare_failed)
+        self._spare = self.connect(self._spare_opened, self._spare_failed)
 
     def _spare_opened(self, connection: UpstreamConnection) -> None:
         self._opening -= 1
         connection.touched = self.sweep.clock.now
+        if self._closed:
+            connection.close()
+            return
         # Below the others: used only when they are all taken.
         self._idle.insert(0, connection)
 

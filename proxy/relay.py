@@ -106,8 +106,6 @@ class StreamRelay:
             connection.sink = self
             client.upstream = connection.transport
             if client.paused and connection.transport is not None:
-                connection.transport.pause_reading()
-            if client.paused and connection.transport is not None:
                 # With what it was sent before this answer.
                 connection.transport.pause_reading()
         held = attempt.held
