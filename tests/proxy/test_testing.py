@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
+import orjson
 import pytest
 from fakes import (
     Connection,
@@ -21,6 +23,10 @@ from fakes import (
     stream_of,
     yaml_for,
 )
+from tailrace.proxy.config import ConfigError, setting
+from tailrace.proxy.fault import Reject
+from tailrace.proxy.plugin import Plugin
+from tailrace.proxy.testing import cut, entry_of, plugin_bench
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -164,3 +170,117 @@ def test_a_unix_socket(tmp_path):
             assert (await client.get("/")).json() == {}
 
     run(body())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    word: str = setting(help="what is looked for")
+
+
+class Shout:
+    """Upper case for whole events."""
+
+    def __init__(self, word: bytes) -> None:
+        self.word = word
+
+    def feed(self, event):
+        return (type(event)(event.raw.replace(self.word, self.word.upper())),)
+
+    def finish(self, outcome):
+        return ()
+
+    def body(self, data):
+        return data.replace(self.word, self.word.upper())
+
+
+class Loud(Plugin[Config]):
+    Config = Config
+
+    async def on_request(self, call):
+        if call.body is None:
+            return
+        if call.body.get("user") == "nobody":
+            raise Reject(403, "nobody", "Nobody may ask.")
+        call.edit("seen", b"true")
+
+    def on_stream(self, call, head):
+        return Shout(self.config.word.encode())
+
+
+@pytest.mark.parametrize("feed", ["whole", "split", "joined", "bytes", 1, 40, 5000])
+def test_a_plugin_on_the_bench_meets_every_feed(feed):
+    async def body():
+        async with plugin_bench(Loud, {"word": "hello"}, answer=stream_of(["hello", "you"]), feed=feed) as bench:
+            assert isinstance(bench.plugin, Loud)
+            exchange = await bench.post("/v1/chat/completions", {**CHAT, "stream": True})
+            assert exchange.complete
+            assert [event.raw for event in exchange.events] == stream_of(["HELLO", "you"])
+            assert exchange.seen.json()["seen"] is True
+            ((call, outcome),) = bench.calls
+            assert (call.model, outcome.status, outcome.ending) == ("m", 200, "completed")
+
+    run(body())
+
+
+@pytest.mark.parametrize("feed", ["whole", "split", "joined", "bytes", 7])
+def test_a_unary_answer_on_the_bench(feed):
+    async def body():
+        async with plugin_bench(Loud, {"word": "hello"}, answer=chat_answer("hello"), feed=feed) as bench:
+            exchange = await bench.post("/v1/chat/completions", CHAT)
+            assert exchange.json() == chat_answer("HELLO")
+            refused = await bench.post("/v1/chat/completions", {**CHAT, "user": "nobody"})
+            assert (refused.status, refused.seen) == (403, None)
+            assert [outcome.ending for _, outcome in bench.calls] == ["completed", "refused"]
+            assert (await bench.get("/v1/models")).json()["data"][0]["id"] == "m"
+
+    run(body())
+
+
+def test_terms_and_further_plugins_on_the_bench():
+    async def body():
+        async with plugin_bench(
+            Loud,
+            {"word": "you"},
+            answer=chat_answer("hello you"),
+            before=[entry_of(Loud, {"word": "hello"})],
+            terms={"when": {"model": ["other"]}},
+            settings={"default_model": "m"},
+        ) as bench:
+            exchange = await bench.post("/v1/chat/completions", {"messages": []})
+            assert exchange.json() == chat_answer("HELLO you")
+
+    run(body())
+
+
+def test_a_wrong_configuration_on_the_bench():
+    async def body():
+        async with plugin_bench(Loud, {"wrd": "x"}, answer=b""):
+            raise AssertionError
+
+    with pytest.raises(ConfigError, match="did you mean"):
+        run(body())
+
+
+def test_how_bytes_are_cut():
+    events = [b"abcd", b"ef"]
+    assert list(cut(events, "whole")) == events
+    assert list(cut(events, "joined")) == [b"abcdef"]
+    assert list(cut(events, "split")) == [b"ab", b"cd", b"e", b"f"]
+    assert list(cut(events, "bytes")) == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert list(cut(events, 1)) == [b"a", b"bcdef"]
+
+
+def test_byte_by_byte_is_what_the_gateway_reads():
+    reads = []
+
+    async def body():
+        async with plugin_bench(Loud, {"word": "x"}, answer=stream_of(["hello"]), feed="bytes") as bench:
+            upstream = RawClient(bench.upstream.url)
+            async with upstream as client:
+                await client.request("POST", "/", orjson.dumps({}))
+                await client.read_head()
+                while (chunk := await client.read_chunk()) and chunk[0]:
+                    reads.append(chunk[0])
+
+    run(body())
+    assert {len(chunk) for chunk in reads} == {1}
