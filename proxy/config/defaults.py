@@ -36,7 +36,8 @@ def _of_record(record: Record, prefix: str, instance: Any, above: tuple[type, ..
 def _nested(shape: Shape) -> tuple[Record, str] | None:
     """The dataclass that a field holds, and how to name one of several."""
     if isinstance(shape, Record):
-        return shape, ""
+        # What a class reads in its own way has no list of fields to show.
+        return None if hasattr(shape.cls, "from_node") else (shape, "")
     if isinstance(shape, Bounded):
         return _nested(shape.inner)
     if isinstance(shape, Either):
