@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import os
 from collections.abc import Iterable
 
 from tailrace.proxy.fleet import Worker
 
 SLOTS = 1 << 17
 SIZE = SLOTS * 8
+
+
+def shared() -> int:
+    """A file descriptor of memory for one table, for the processes of a gateway to inherit."""
+    fd = os.memfd_create("tailrace-births", os.MFD_CLOEXEC)
+    os.ftruncate(fd, SIZE)
+    return fd
 
 
 class Births:

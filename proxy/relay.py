@@ -8,6 +8,7 @@ judged exactly. Bound per stream: the client's write buffer (64 KiB) and one rea
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tailrace.proxy import answers
@@ -84,7 +85,7 @@ class StreamRelay:
         self._client = call.client
         self._send = call.client.send if taps is None else taps.sender(call.client.send)
         self._raw = self._plain = False
-        self._write = call.client.send_chunks
+        self._write: Callable[[bytes], None] = call.client.send_chunks
         self._taps = taps
         self.done: Signal[Outcome] = Signal()
         self._sse = attempt.streaming
