@@ -82,6 +82,11 @@ def without_offer(head: RequestHead, url: bytes, length: bytes, *, close: bool) 
     return b"".join(lines) + b"\r\n"
 
 
+def head_too_large() -> Reject:
+    """A head with too many headers or bytes."""
+    return Reject(431, "headers_too_large", "The request's headers are too large or too many.")
+
+
 def check_length(value: bytes, limit: int) -> None:
     """Refuse a Content-Length that is not one plain decimal number, or is above the limit."""
     if not value.isdigit() or len(value) > 15 or (value.startswith(b"0") and len(value) > 1):

@@ -20,7 +20,7 @@ from tailrace.proxy.call import Call
 from tailrace.proxy.errors import answer as error_answer
 from tailrace.proxy.fault import Fault, Reject
 from tailrace.proxy.head import NO_TRAILERS, Head, HeaderList, RequestHead
-from tailrace.proxy.intake import check_length, read_head, without_offer
+from tailrace.proxy.intake import check_length, head_too_large, read_head, without_offer
 from tailrace.proxy.serve import serve
 from tailrace.proxy.stride import Stride
 
@@ -161,7 +161,7 @@ class ClientConnection(asyncio.Protocol):
         if fault is not None:
             self._refuse(fault)
         elif self._head_size > self.service.chain.limits.head and self._reading is None:
-            self._refuse(Reject(431, "headers_too_large", "The request's headers are too large.").fault)
+            self._refuse(head_too_large().fault)
 
     def _stay(self, rest: bytes) -> None:
         """Serve a request that offers to switch protocols as if it did not; the parser would stop behind its head."""
@@ -258,8 +258,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _read_head(self, chain: Chain) -> RequestHead:
         """Read a head that differs from the one before it on this connection."""
-        if len(self._headers) > chain.limits.headers:
-            raise Reject(431, "headers_too_large", "The request has too many headers.")
+        limits, headers = chain.limits, self._headers
+        if len(headers) > limits.headers or sum([len(n) + len(v) + 4 for n, v in headers]) > limits.head:
+            raise head_too_large()
         version = self._parser.get_http_version()
         if version not in ("1.0", "1.1"):
             raise Reject(505, "version_unsupported", "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
