@@ -1,0 +1,1 @@
+"""Lets these tests `import scrape`."""

@@ -1,0 +1,89 @@
+"""Metrics that plugins give."""
+
+import logging
+
+import pytest
+from fakes import RawClient, Upstream, chat_answer, decoded, gateway, json_answer, run, yaml_for
+from scrape import Scrape
+
+GOOD = json_answer(chat_answer("hi"))
+PLUGINS = "[chatty:Counting]"
+
+
+def plugin_of(process):
+    return process.service.chain.pipeline.links[0].plugin
+
+
+def given(*yields):
+    async def body():
+        async with gateway(yaml_for("http://127.0.0.1:1", plugins=PLUGINS)) as process:
+            plugin_of(process).yields = yields
+            Scrape(process)
+            return Scrape(process)
+
+    return run(body())
+
+
+def test_a_number_of_dropped_things_is_a_counter():
+    async def body():
+        async with Upstream(GOOD) as upstream, gateway(yaml_for(upstream, plugins="[chatty:Dropper]")) as process:
+            async with RawClient(process.doors[0].shown) as client:
+                for _ in range(3):
+                    await client.post("/v1/chat/completions", {"model": "m", "messages": []})
+            return Scrape(process)
+
+    assert run(body()).value("chatty_dropper_dropped_total") == 3
+
+
+def test_the_access_log_shows_what_it_dropped():
+    async def body():
+        async with gateway(yaml_for("http://127.0.0.1:1", plugins="[access_log]")) as process:
+            return Scrape(process)
+
+    assert run(body()).value("access_log_dropped_total") == 0
+
+
+def test_counters_and_gauges_with_labels():
+    scrape = given(("seen_total", {"kind": "a"}, 2), ("seen_total", {"kind": "b"}, 3), ("size", {}, 4.5))
+    assert scrape.value("chatty_counting_seen_total", kind="a") == 2
+    assert scrape.value("chatty_counting_seen_total", kind="b") == 3
+    assert scrape.value("chatty_counting_size") == 4.5
+    assert "# TYPE tailrace_chatty_counting_size gauge" in scrape.text
+
+
+def test_label_values_without_end_fold():
+    scrape = given(*[("seen_total", {"who": str(number)}, 1) for number in range(500)])
+    assert len(scrape.values_of("who")) == 65
+    assert scrape.value("chatty_counting_seen_total") == 500
+
+
+def test_a_counter_goes_on_over_a_reload():
+    async def body():
+        yaml = yaml_for("http://127.0.0.1:1", plugins=PLUGINS)
+        async with gateway(yaml) as process:
+            old = plugin_of(process)
+            old.yields = [("seen_total", {}, 5)]
+            Scrape(process)
+            await process.load(decoded(yaml))
+            plugin_of(process).yields = [("seen_total", {}, 1)]
+            old.yields = [("seen_total", {}, 7)]
+            assert Scrape(process).value("chatty_counting_seen_total") == 8
+            old.yields = [("seen_total", {}, 1000)]
+            return Scrape(process)
+
+    assert run(body()).value("chatty_counting_seen_total") == 8, "a plugin without calls is asked no more"
+
+
+def test_a_failing_plugin_is_counted_and_logged_once(caplog):
+    with caplog.at_level(logging.ERROR, "tailrace"):
+        scrape = given(("seen_total", {}, "many"))
+    assert scrape.value("plugin_failures_total", plugin="chatty:Counting") >= 2
+    assert [record.message for record in caplog.records] == ["plugin 'chatty:Counting' failed to give its metrics"]
+
+
+@pytest.mark.parametrize(("name", "labels"), [("Seen total", {}), ("seen_total", {"a-b": "x"}), ("x" * 65, {})])
+def test_a_name_that_prometheus_would_refuse_is_left_out(name, labels, caplog):
+    with caplog.at_level(logging.ERROR, "tailrace"):
+        scrape = given((name, labels, 1))
+    assert "chatty_counting" not in scrape.text
+    assert len(caplog.records) == 1
