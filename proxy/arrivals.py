@@ -1,7 +1,9 @@
-"""Accepts connections on which something comes before HTTP: a PROXY header, then a TLS handshake.
+"""Accepts connections on which something comes before HTTP, a PROXY header, then a TLS handshake, and those that
+several processes share.
 
-The event loop's own servers begin to read at once, so this has its own accept loop: the header is peeked at and
-exactly its bytes are consumed, then the socket is handed over.
+The event loop's own servers take all that is waiting and begin to read at once, so this has its own accept loop: it
+takes no more than this process's share; a PROXY header is peeked at and exactly its bytes are consumed, then the socket
+is handed over.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from tailrace.proxy.fault import Fault, Whose
 from tailrace.proxy.proxy_protocol import MAX_V2, BadHeader, Origin, Reading
+from tailrace.proxy.share import PATIENCE, PAUSE, Share
 
 if TYPE_CHECKING:
     from tailrace.proxy.server import ClientConnection
@@ -52,6 +55,7 @@ class Arrivals:
         self._shown = shown
         self._tasks: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
+        self._left_since: float | None = None
         self._tell_at = 0.0
 
     def open(self) -> None:
@@ -73,7 +77,10 @@ class Arrivals:
             task.cancel()
 
     def _accept(self) -> None:
+        share = self._service.share
         for _ in range(_AT_ONCE):
+            if share is not None and not self._may_take(share):
+                return
             try:
                 sock, _address = self._socket.accept()
             except (BlockingIOError, InterruptedError):
@@ -93,6 +100,21 @@ class Arrivals:
             task = self._loop.create_task(self._admit(sock))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _may_take(self, share: Share) -> bool:
+        """Whether it is this process's turn; where not, look again in a moment."""
+        if share.may_take(len(self._service.connections) + len(self._tasks)):
+            self._left_since = None
+            return True
+        now = self._loop.time()
+        if self._left_since is None:
+            self._left_since = now
+        elif now - self._left_since >= PATIENCE:
+            self._left_since = None
+            return True
+        self.close()
+        self._pause = self._loop.call_later(PAUSE, self.open)
+        return False
 
     async def _admit(self, sock: socket.socket) -> None:
         """Bring one connection to its first byte of HTTP, or close it."""

@@ -37,7 +37,14 @@ class Start:
     count: int
     generation: int
     metrics: int | None
+    board: int | None
+    births: int
     drained: tuple[str, ...]
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """The files that the process inherits."""
+        return (*self.sockets, *(fd for fd in (self.metrics, self.board, self.births) if fd is not None))
 
 
 class Channel:

@@ -17,6 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tailrace.proxy.control import Channel, Gone, Refused, Start
+from tailrace.proxy.share import Board
 from tailrace.proxy.tally import Tally
 
 log = logging.getLogger("tailrace")
@@ -50,6 +51,7 @@ class Crew:
     def __init__(self, seats: int, orders: Callable[[int, int], Start], tally: Tally) -> None:
         self._seats = seats
         self._tally = tally
+        self._board = Board.create(seats) if seats > 1 else None
         self._orders = orders
         self._members: dict[int, Member] = {}
         self._keepers: list[asyncio.Task[None]] = []
@@ -68,6 +70,11 @@ class Crew:
     def seats(self) -> int:
         """How many there should be."""
         return self._seats
+
+    @property
+    def board_fd(self) -> int | None:
+        """Where several processes share new connections."""
+        return None if self._board is None else self._board.fd
 
     async def start(self) -> list[str]:
         """Start all; the addresses they listen on. Raises StartFailed as soon as one cannot."""
@@ -113,6 +120,9 @@ class Crew:
         for keeper in self._keepers:
             keeper.cancel()
         await self.gone()
+        if self._board is not None:
+            self._board.close()
+            self._board = None
 
     async def _keep(self, index: int) -> None:
         pause = FIRST_PAUSE
@@ -141,7 +151,7 @@ class Crew:
                 str(theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 start_new_session=True,
-                pass_fds=(theirs.fileno(), segment.fd, *start.sockets),
+                pass_fds=(theirs.fileno(), *start.descriptors),
             )
         try:
             channel = await Channel.over(ours)
@@ -158,6 +168,8 @@ class Crew:
             if channel is not None:
                 await channel.close()
             self._tally.retire(segment)
+            if self._board is not None:
+                self._board.vacate(index)
 
     async def _begin(self, member: Member, start: Start) -> bool:
         reason = f"process {member.index} did not begin to serve within {START_LIMIT:g} s"

@@ -41,7 +41,7 @@ class Door:
     async def open(self) -> None:
         """Begin to accept."""
         loop = self._service.loop
-        if self._tls is not None or self._settings.proxy_protocol:
+        if self._tls is not None or self._settings.proxy_protocol or self._service.share is not None:
             self._arrivals = Arrivals(
                 self._service,
                 self._socket,

@@ -38,6 +38,8 @@ async def drain(service: Service, doors: Sequence[Door], pre_stop: float, limit:
     await _unless(hurry, pre_stop)
     for door in doors:
         door.close()
+    if service.share is not None:
+        service.share.leave()
     loop = service.loop
     end = loop.time() + limit
     while _let_go(service) and loop.time() < end and not hurry.is_set():

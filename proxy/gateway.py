@@ -23,6 +23,7 @@ from tailrace.proxy.pipeline import Link, Pipeline
 from tailrace.proxy.role import Seat
 from tailrace.proxy.service import Service
 from tailrace.proxy.settings import Gateway, PoolSettings, Relay
+from tailrace.proxy.share import Board, Share
 from tailrace.proxy.watch.adapters import list_adapters
 from tailrace.proxy.watch.fleet_watch import FleetWatch
 
@@ -37,8 +38,10 @@ class RelayProcess(Generic[SettingsT]):
         self.settings = settings
         segment = Segment.attach(seat.metrics) if seat is not None and seat.metrics is not None else None
         self.service = Service(asyncio.get_running_loop(), settings.limits, segment)
+        if seat is not None and seat.board is not None:
+            self.service.share = Share(Board(seat.board, seat.count), seat.index)
         self.roster = Roster(self.service.sweep)
-        self.births = Births()
+        self.births = Births(-1 if seat is None else seat.births)
         self.doors: list[Door] = []
         self.pools: dict[str, Pool] = {}
         self._generation = seat.generation - 1 if seat is not None else 0

@@ -29,7 +29,9 @@ class Orders:
         self.last_error = None
         self.restart_needed_for = restart_needed(self._at_start, configuration.settings)
 
-    def start(self, index: int, count: int, sockets: tuple[int, ...], metrics: int | None) -> Start:
+    def start(
+        self, index: int, count: int, sockets: tuple[int, ...], *, metrics: int, board: int | None, births: int
+    ) -> Start:
         """What the process in a seat is told first."""
         return Start(
             role=self.configuration.role_name,
@@ -40,5 +42,7 @@ class Orders:
             count=count,
             generation=self.generation,
             metrics=metrics,
+            board=board,
+            births=births,
             drained=tuple(sorted(self.drained)),
         )

@@ -70,7 +70,14 @@ class Occupant:
         logs.name_process(f"{start.role}[{start.index}]")
         configuration = understand(start.text, start.name)
         sockets = [socket.socket(fileno=fd) for fd in start.sockets]
-        seat = Seat(index=start.index, count=start.count, generation=start.generation, metrics=start.metrics)
+        seat = Seat(
+            index=start.index,
+            count=start.count,
+            generation=start.generation,
+            metrics=start.metrics,
+            board=start.board,
+            births=start.births,
+        )
         self._role = configuration.role
         self._process = process = await configuration.role.open(configuration.settings, sockets, seat)
         self._apply(start.drained)

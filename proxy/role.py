@@ -28,6 +28,10 @@ class Seat:
     """The generation of the configuration it opens with; each one it commits is one more."""
     metrics: int | None = None
     """File descriptor of the shared-memory segment for counters; None outside a supervisor."""
+    board: int | None = None
+    """The same of the board on which several processes share new connections; None for one alone."""
+    births: int = -1
+    """File descriptor of the table of response ids that all processes share; -1 outside a supervisor."""
 
 
 class Staged(Protocol):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tailrace.proxy.memory import BodyMemory
 from tailrace.proxy.metrics.process import ProcessMetrics
 from tailrace.proxy.settings import Limits
+from tailrace.proxy.share import Share
 from tailrace.proxy.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Service:
         self.memory = BodyMemory(limits.body_memory)
         self.connections: set[ClientConnection] = set()
         self._crowd: dict[str, int] = {}
+        self.share: Share | None = None
+        """This process's part of new connections, where several accept from the same sockets."""
         self.draining = False
         self.ready = True
         self.active = 0

@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from tailrace.proxy import births
 from tailrace.proxy.admin.overview import Overview
 from tailrace.proxy.admin.port import AdminPort
 from tailrace.proxy.configuration import Configuration
@@ -48,6 +49,7 @@ class Supervisor:
         self.reloader = Reloader(self.orders, self.crew, self.tally.supervision)
         self.overview = Overview(self.orders, self.crew)
         self._announce = announce
+        self._births = births.shared()
         self._sockets: list[socket.socket] = []
         self._admin: AdminPort | None = None
         self._stops = 0
@@ -126,7 +128,9 @@ class Supervisor:
 
     def _start_of(self, index: int, metrics: int) -> Start:
         fds = tuple(sock.fileno() for sock in self._sockets)
-        return self.orders.start(index, self.crew.seats, fds, metrics)
+        return self.orders.start(
+            index, self.crew.seats, fds, metrics=metrics, board=self.crew.board_fd, births=self._births
+        )
 
     def _joined(self, member: Member) -> None:
         self._spawn(self.reloader.joined(member))

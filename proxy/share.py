@@ -1,0 +1,86 @@
+"""Even shares of new connections for processes that accept from the same sockets.
+
+Left to the kernel, the process that wakes first takes all that is waiting, and an idle machine gives one of several
+processes nearly everything. So each writes its number of connections where the others see it, and one that is ahead
+leaves what is waiting to them, for PATIENCE at most: a process that stands still must not keep anybody out.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+
+PAUSE = 0.001
+PATIENCE = 0.005
+_VACANT = -1
+_WIDTH = 8
+_AHEAD = 32
+"""One above the least is ahead; of many connections, a thirty-second part of them."""
+
+
+class Board:
+    """Shared memory with a number of connections for each seat."""
+
+    def __init__(self, fd: int, seats: int) -> None:
+        self.fd = fd
+        self._map = mmap.mmap(fd, seats * _WIDTH)
+        self._view = memoryview(self._map)
+        self._counts = self._view.cast("q")
+
+    @classmethod
+    def create(cls, seats: int) -> Board:
+        """A board on which every seat is vacant."""
+        fd = _memory_file()
+        os.ftruncate(fd, seats * _WIDTH)
+        board = cls(fd, seats)
+        for seat in range(seats):
+            board.vacate(seat)
+        return board
+
+    def write(self, seat: int, connections: int) -> None:
+        """Note how many connections a seat's process has."""
+        self._counts[seat] = connections
+
+    def vacate(self, seat: int) -> None:
+        """Nobody accepts in this seat."""
+        self._counts[seat] = _VACANT
+
+    def least_beside(self, seat: int) -> int | None:
+        """The fewest connections that any other accepting process has; None where there is none."""
+        others = [count for other, count in enumerate(self._counts) if other != seat and count != _VACANT]
+        return min(others, default=None)
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._counts.release()
+        self._view.release()
+        self._map.close()
+        os.close(self.fd)
+
+
+class Share:
+    """One process's part in it."""
+
+    def __init__(self, board: Board, seat: int) -> None:
+        self._board = board
+        self._seat = seat
+
+    def may_take(self, connections: int) -> bool:
+        """Whether a process with so many connections should take one more; the others learn the number."""
+        self._board.write(self._seat, connections)
+        least = self._board.least_beside(self._seat)
+        return least is None or connections <= least + least // _AHEAD
+
+    def leave(self) -> None:
+        """Accept no more."""
+        self._board.vacate(self._seat)
+
+
+def _memory_file() -> int:
+    try:
+        return os.memfd_create("tailrace-share")
+    except (AttributeError, OSError):  # no such call on this system, or forbidden by a sandbox
+        fd, path = tempfile.mkstemp(prefix="tailrace-share-")
+        os.unlink(path)  # noqa: PTH108 - only the descriptor is wanted
+        return fd
