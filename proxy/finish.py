@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
 
 log = logging.getLogger("tailrace")
+# A client that leaves says nothing about the worker.
+_ENDS = {Ending.COMPLETED: AttemptEnd.WON, Ending.CLIENT_GONE: AttemptEnd.CANCELLED}
 
 
 def finish(call: Call, outcome: Outcome) -> None:
@@ -25,7 +27,9 @@ def finish(call: Call, outcome: Outcome) -> None:
         winner = race.winner
         if winner is not None:
             outcome.first_content_ns = winner.first_content_ns
-            race.finished(winner, AttemptEnd.WON if outcome.ending is Ending.COMPLETED else AttemptEnd.FAILED)
+            if outcome.fault is not None:
+                winner.fault = outcome.fault
+            race.finished(winner, _ENDS.get(outcome.ending, AttemptEnd.FAILED))
     for name, on_complete in call.chain.pipeline.on_complete:
         try:
             on_complete(call, outcome)
