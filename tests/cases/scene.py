@@ -9,11 +9,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import orjson
-from cases.witness import Witness
 from fakes import Answer, RawClient, Upstream, chat_chunk, chunked, event, gateway, yaml_for
 from tailrace.proxy.gateway import GatewayProcess
 from tailrace.proxy.outcome import Outcome
 from tailrace.proxy.testing.worker import Script
+
+from cases.witness import Witness
 
 PATH = "/v1/chat/completions"
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}

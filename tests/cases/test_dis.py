@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from cases.scene import PATH, ROLE, STREAM, closed_promptly, scene, until
 from fakes import chat_chunk, chunked, run, sse_head
 from tailrace.proxy.outcome import AttemptEnd, Ending
+
+from cases.scene import PATH, ROLE, closed_promptly, scene, until
 
 
 async def endless(conn, request):
@@ -50,7 +51,7 @@ def test_DIS_01_stop_button_mid_stream(how):
             await closed_promptly(s.upstream)
             outcome = await s.outcome()
             assert (outcome.ending, outcome.status) == (Ending.CLIENT_GONE, 499)
-            assert s.witness.ends == [AttemptEnd.FAILED]
+            assert s.witness.ends == [AttemptEnd.CANCELLED]
 
     run(body())
 

@@ -1,0 +1,64 @@
+"""Attempt policies and plugins with one fault each, for the cases that need them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.proxy.attempt import Attempt
+from tailrace.proxy.call import Call
+from tailrace.proxy.fault import Fault
+from tailrace.proxy.plugin import Plugin, Target
+
+from cases.witness import Config
+
+
+class MoveOn(Plugin[Config]):
+    """After any fault, ask another worker."""
+
+    Config = Config
+
+    def next_target(self, call: Call, tries: Sequence[Attempt], fault: Fault) -> Target | None:
+        return Target()
+
+
+@dataclass(frozen=True)
+class After:
+    seconds: float = 0.05
+
+
+class Hedge(Plugin[After]):
+    """A second attempt where the first is slow."""
+
+    Config = After
+
+    def patience(self, call: Call, tries: Sequence[Attempt]) -> float | None:
+        return self.config.seconds if len(tries) == 1 else None
+
+
+class Queue(Plugin[Config]):
+    """Lets one call through at a time; the others wait."""
+
+    Config = Config
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.waiting = 0
+        self._turn = asyncio.Semaphore(1)
+        self._running: set[str] = set()
+
+    async def on_request(self, call: Call) -> None:
+        self.waiting += 1
+        try:
+            async with call.waiting():
+                await self._turn.acquire()
+        finally:
+            self.waiting -= 1
+        self._running.add(call.id)
+
+    def on_complete(self, call: Call, outcome: Any) -> None:
+        if call.id in self._running:
+            self._running.discard(call.id)
+            self._turn.release()
