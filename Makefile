@@ -1,24 +1,80 @@
-# One command each: demo, test, check, bench. Everything runs in .venv, which the first of them creates.
-PYTHON ?= python3.11
+# One command each. Everything runs in .venv, which the first of them creates. What is needed beforehand, on Debian 12:
+# python3.11-venv and make; gcc too for `bench`.
+
+# Debian's own build is optimised more than those of version managers, which come first on PATH.
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11) python3.11)
 VENV := .venv
 BIN := $(VENV)/bin
+LINKS := $(VENV)/src/tailrace
+TAILRACE_VLLM_DIR ?= /var/tmp/tailrace-vllm
+ARGS ?=
 
-.PHONY: demo test check
-$(VENV)/ready: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q -e '.[dev]'
-	mkdir -p $(VENV)/src/tailrace
-	for d in proxy plugins worker config; do ln -sfn ../../../$$d $(VENV)/src/tailrace/$$d; done
-	touch $@
+.PHONY: demo test check bench bench-full test-vllm fuzz fuzz-short kills kills-short lock schema
+
+## Run it
 
 demo: $(VENV)/ready
-	$(BIN)/tailrace demo
+	$(BIN)/tailrace demo $(ARGS)
 
-test: $(VENV)/ready
-	$(BIN)/pytest
+## Check it
 
-check: $(VENV)/ready
+test: $(VENV)/ready-dev
+	$(BIN)/pytest --ignore=tests/real_vllm --ignore=tests/fuzz --ignore=tests/kills $(ARGS)
+
+check: $(VENV)/ready-dev $(LINKS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	MYPYPATH=$(VENV)/src $(BIN)/mypy -p tailrace.proxy -p tailrace.plugins -p tailrace.worker
 	$(BIN)/lint-imports --config setup.cfg
+	$(BIN)/tailrace schema | diff -u config/schema.json - || { echo "config/schema.json is out of step: make schema"; exit 1; }
+
+# Both SDKs and every failure against a real vLLM on the CPU. The first run installs it, 2 GB, into TAILRACE_VLLM_DIR.
+test-vllm: $(VENV)/ready-dev
+	tests/real_vllm/install.sh $(TAILRACE_VLLM_DIR)
+	TAILRACE_TEST_VLLM=$(TAILRACE_VLLM_DIR)/V/bin/vllm TAILRACE_TEST_MODEL=$(TAILRACE_VLLM_DIR)/tiny \
+	    $(BIN)/pytest tests/real_vllm -v --durations=10 $(ARGS)
+
+# Malformed requests and answers; the long form runs for ten minutes.
+fuzz: $(VENV)/ready-dev
+	TAILRACE_FUZZ_SECONDS=600 $(BIN)/pytest tests/fuzz $(ARGS)
+fuzz-short: $(VENV)/ready-dev
+	$(BIN)/pytest tests/fuzz $(ARGS)
+
+# Processes of a serving gateway killed under load, one a second; the long form for ten minutes.
+kills: $(VENV)/ready-dev
+	TAILRACE_KILLS=600 $(BIN)/pytest tests/kills $(ARGS)
+kills-short: $(VENV)/ready-dev
+	$(BIN)/pytest tests/kills $(ARGS)
+
+## Measure it
+
+bench: $(VENV)/ready
+	$(BIN)/python loadtests/bench/compare.py --quick $(ARGS)
+bench-full: $(VENV)/ready
+	$(BIN)/python loadtests/bench/compare.py $(ARGS)
+
+## Keep it
+
+lock: $(VENV)/ready-dev
+	$(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/pip install -q pip-tools
+	$(VENV)/lock/bin/pip-compile -q --extra dev --generate-hashes --strip-extras --allow-unsafe --no-header \
+	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links -o requirements.lock pyproject.toml
+schema: $(VENV)/ready
+	$(BIN)/tailrace schema --out config/schema.json
+
+## The environment
+
+$(VENV)/ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/ready-dev: pyproject.toml $(VENV)/ready
+	$(BIN)/pip install -q --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+# mypy wants to see the packages under their installed names.
+$(LINKS):
+	mkdir -p $@
+	for d in proxy plugins worker config; do ln -sfn ../../../$$d $@/$$d; done

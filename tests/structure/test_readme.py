@@ -1,0 +1,57 @@
+"""That the README says what is so: its table of defaults, the files and functions it names, its commands."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+from tailrace.proxy.config import defaults
+from tailrace.proxy.settings import Gateway
+from tailrace.worker.sidecar import SidecarRole
+from tree import ROOT, named
+
+README = (ROOT / "README.md").read_text()
+MAKEFILE = (ROOT / "Makefile").read_text()
+ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (.*) \|$", re.MULTILINE)
+PLACE = re.compile(r"`((?:proxy|plugins|worker)/[\w/]+\.py)(?:: ([\w.]+))?`")
+
+
+def tables() -> list[list[tuple[str, ...]]]:
+    """The rows of the gateway's table of defaults and of the sidecar's."""
+    between = README.split("<!-- defaults -->")[1].split("<!-- /defaults -->")[0]
+    parts = between.split("A worker's file")
+    assert len(parts) == 2
+    return [ROW.findall(part) for part in parts]
+
+
+def test_the_defaults_of_a_gateway() -> None:
+    assert tables()[0] == list(defaults(Gateway))
+
+
+def test_the_defaults_of_a_sidecar_that_a_gateway_has_not() -> None:
+    shared = {name for name, _, _ in defaults(Gateway)}
+    assert tables()[1] == [row for row in defaults(SidecarRole.Settings) if row[0] not in shared]
+
+
+@pytest.mark.parametrize(("file", "name"), sorted(set(PLACE.findall(README))))
+def test_a_place_in_the_code_is_there(file: str, name: str) -> None:
+    tree: ast.AST = ast.parse((ROOT / file).read_text())
+    for part in name.split(".") if name else ():
+        found = [
+            node
+            for node in ast.iter_child_nodes(tree)
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == part
+        ]
+        assert found, f"{file} has no {name}"
+        tree = found[0]
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"make ([a-z-]+)", README))))
+def test_a_make_target_is_there(target: str) -> None:
+    assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^):#]+)\)", README))))
+def test_a_link_leads_somewhere(link: str) -> None:
+    assert (ROOT / link).exists(), f"{named(ROOT / 'README.md')} links to {link}"
