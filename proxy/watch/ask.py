@@ -13,7 +13,7 @@ from tailrace.proxy.wire import ParsedHead, unframe
 
 if TYPE_CHECKING:
     from tailrace.proxy.fleet import Worker
-    from tailrace.proxy.upstream import UpstreamConnection
+    from tailrace.proxy.upstream import Sink, UpstreamConnection
 
 LARGEST = 1 << 20
 
@@ -27,8 +27,8 @@ class Unanswered(Exception):  # noqa: N818 - silence is a fact about the worker
 
 
 @asynccontextmanager
-async def connected(worker: Worker) -> AsyncIterator[UpstreamConnection]:
-    """A new connection; whatever still runs on it is ended with the block. Raises Unanswered."""
+async def asking(worker: Worker, path: str, sink: Sink) -> AsyncIterator[None]:
+    """A GET over a new connection; an answer that is still coming when the block ends is cut. Raises Unanswered."""
     opened: asyncio.Future[UpstreamConnection] = asyncio.get_running_loop().create_future()
 
     def done(connection: UpstreamConnection) -> None:
@@ -47,20 +47,14 @@ async def connected(worker: Worker) -> AsyncIterator[UpstreamConnection]:
     except BaseException:
         opening.cancel()
         raise
+    head = b"%b%b HTTP/1.1\r\n%baccept-encoding: identity\r\n\r\n"
+    connection.send(sink, head % (worker.request_line("GET"), path.encode(), worker.headers), b"")
     try:
-        yield connection
+        yield
     finally:
-        if connection.sink is not None:
+        # After a whole answer the connection rests in the pool, and may carry a call by now.
+        if connection.sink is sink:
             connection.release()
-
-
-def request(worker: Worker, path: str) -> bytes:
-    """A GET as this worker gets it."""
-    return b"%b%b HTTP/1.1\r\n%baccept-encoding: identity\r\n\r\n" % (
-        worker.request_line("GET"),
-        path.encode(),
-        worker.headers,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +68,8 @@ class Answer:
 async def ask(worker: Worker, path: str, limit: float) -> Answer:
     """The answer to a GET within so many seconds; raises Unanswered."""
     try:
-        async with asyncio.timeout(limit), connected(worker) as connection:
-            asked = _Asked()
-            connection.send(asked, request(worker, path), b"")
+        asked = _Asked()
+        async with asyncio.timeout(limit), asking(worker, path, asked):
             return await asked.answer
     except TimeoutError:
         raise Unanswered(f"no answer to {path} within {limit:g} s") from None

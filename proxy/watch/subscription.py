@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.proxy.fault import Fault
 from tailrace.proxy.hop import REFUSED
-from tailrace.proxy.watch.ask import connected, request
+from tailrace.proxy.watch.ask import asking
 from tailrace.proxy.watch.feed import LONGEST_LINE, MEDIA, PATH, FeedError, read_line
 from tailrace.proxy.wire import ParsedHead, unframe
 
@@ -34,9 +34,8 @@ class End(Enum):
 
 async def read_feed(worker: Worker, hear: Callable[[dict[str, Any]], None]) -> tuple[End, str]:
     """Call `hear` with every state until the feed ends; gives how, and why. Raises Unanswered without a connection."""
-    async with connected(worker) as connection:
-        subscription = _Subscription(hear)
-        connection.send(subscription, request(worker, PATH), b"")
+    subscription = _Subscription(hear)
+    async with asking(worker, PATH, subscription):
         return await subscription.end
 
 

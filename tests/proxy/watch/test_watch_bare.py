@@ -7,8 +7,12 @@ import asyncio
 import pytest
 from fakes import Connection, Request, Upstream, answer, decoded, json_answer, run
 from sidecars import KEY, found, sidecar, simulated, until
+from tailrace.proxy.gateway import running
+from tailrace.proxy.pool import ConnectionPool
 from tailrace.proxy.watch import watcher
+from tailrace.proxy.watch.ask import ask
 from tailrace.proxy.watch.feed import PATH
+from tailrace.proxy.wire import ParsedHead
 from tailrace.worker.sim import Adapter, Fault
 from watched import chat, watching, worker_of, yaml
 
@@ -152,5 +156,34 @@ def test_a_gateway_ends_while_it_asks():
                 await upstream.asked(2)
                 await process.load(decoded(yaml("http://127.0.0.1:1")))
             await until(lambda: len(upstream.closed_at) >= 1)
+
+    run(body())
+
+
+class Next:
+    """The sink of a call that takes a connection in the moment in which it comes to rest."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def on_head(self, head: ParsedHead) -> None:
+        self.heard.append(head.status)
+
+    def on_data(self, data: bytes) -> None:
+        self.heard.append(data)
+
+    def on_end(self) -> None:
+        self.heard.append("end")
+
+
+def test_a_connection_that_was_asked_on_may_carry_a_call_at_once(monkeypatch: pytest.MonkeyPatch):
+    following = Next()
+    monkeypatch.setattr(ConnectionPool, "rest", lambda pool, it: it.send(following, b"GET / HTTP/1.1\r\n\r\n", b""))
+
+    async def body():
+        async with Upstream(json_answer({})) as upstream, running(decoded(yaml(upstream.url))) as process:
+            assert (await ask(worker_of(process), "/health", 5.0)).status == 200
+            monkeypatch.undo()
+            await until(lambda: following.heard == [200, b"{}", "end"])
 
     run(body())
