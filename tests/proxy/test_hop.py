@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fakes import RawClient, Upstream, chat_answer, gateway, json_answer, run, yaml_for
 from tailrace.proxy.hop import AROUND, HEADER, STEP, HopKey
 
 KEY = "a-key-that-hops-share"
@@ -69,3 +70,34 @@ def test_the_line_holds_until_the_next_is_due():
     assert key.line() == line
     clock.now += 0.2
     assert key.line() != line
+
+
+def test_HDG_05_a_further_attempt_says_its_number():
+    refusal = json_answer(
+        {"error": {"message": "busy"}}, 503, b"x-tailrace-load: running=1;waiting=0;kv=0.00;unsent\r\n"
+    )
+
+    async def body():
+        async with Upstream(refusal) as refuses, Upstream(json_answer(chat_answer("hi"))) as answers:
+            async with gateway(yaml_for(refuses, answers)) as process, RawClient(process.doors[0].shown) as client:
+                for _ in range(20):
+                    answer = await client.post("/v1/chat/completions", {"model": "m", "messages": []})
+                    assert answer.status == 200
+                    assert answer.header("x-tailrace-load") is None
+            said = [request.header("x-tailrace-attempt") for request in answers.requests]
+            assert set(said) <= {None, "2"}
+            assert said.count("2") == len(refuses.requests)
+            assert not any(request.header("x-tailrace-attempt") for request in refuses.requests)
+
+    run(body())
+
+
+def test_a_client_cannot_count_attempts():
+    async def body():
+        async with Upstream(json_answer(chat_answer("hi"))) as upstream:
+            async with gateway(yaml_for(upstream)) as process, RawClient(process.doors[0].shown) as client:
+                told = {"x-tailrace-attempt": "3", "x-tailrace-hop": "1.a", "x-tailrace-budget-ms": "1"}
+                assert (await client.post("/v1/chat/completions", {"model": "m", "messages": []}, told)).status == 200
+            assert not [name for name, _ in upstream.requests[0].headers if name.lower().startswith("x-tailrace")]
+
+    run(body())

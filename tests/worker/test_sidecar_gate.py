@@ -98,6 +98,31 @@ def test_DIS_04_gone_while_queued_never_reaches_the_engine():
     run(body())
 
 
+def test_a_slot_that_comes_free_as_a_client_leaves_goes_to_the_next():
+    async def body():
+        async with HeldEngine() as engine, sidecar(found(engine.url), ONE) as process:
+            clients = [await ask(process, user="a")]
+            await until(lambda: len(engine.calls) == 1)
+            for user in ("b", "c"):
+                clients.append(await ask(process, user=user))
+                await until(lambda: process.gate.waiting == len(clients) - 1)
+            gate = process.gate
+            (inside,) = gate._inside
+            # In one turn of the loop: b is cancelled, and the slot comes free before b has heard of it.
+            next(iter(gate._line.values())).cancel()
+            gate.on_complete(inside, None)
+            assert (gate.inside, gate.waiting) == (1, 0)
+            engine.release(2)
+            for client in (clients[0], clients[2]):
+                assert (await client.read_answer()).status == 200
+            await until(lambda: gate.inside == 0)
+            assert [call.json()["user"] for call in engine.calls] == ["a", "c"]
+            for client in clients:
+                await client.close()
+
+    run(body())
+
+
 @pytest.mark.parametrize("how", ["close", "rst"])
 def test_a_client_that_leaves_frees_its_slot_and_the_engine(how: str):
     async def body():
