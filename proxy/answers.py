@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tailrace.proxy.sse import Event
 
 _RESPONSE_ID = re.compile(rb'"id":\s*"(resp_[A-Za-z0-9_-]{1,128})"')
+# A list of texts or of lists of tokens; a list of tokens is one prompt.
+_SEVERAL_PROMPTS = re.compile(rb'\[\s*[\["]')
 _PASSED_WITH_ERRORS = (b"retry-after", b"x-should-retry")
 
 
@@ -89,6 +91,28 @@ def no_answer(attempt: Attempt) -> str | None:
     if body.find(b'"finish_reason":"abort"') >= 0:
         return "the engine aborted the request"
     return None
+
+
+def choices_asked(call: Call) -> int:
+    """How many choices a stream has to finish before it is whole."""
+    body = call.body
+    if body is None or call.route.name not in ("chat", "completions"):
+        return 1
+    count = body.get("n")
+    asked = count if isinstance(count, int) and count > 0 else 1
+    prompt = body.fields.get("prompt") if call.route.name == "completions" else None
+    if prompt is not None and _SEVERAL_PROMPTS.match(memoryview(prompt)):
+        asked *= len(body.get("prompt"))
+    return asked
+
+
+def choices_finished(event: Event) -> int:
+    """How many choices end in an event that is known to end one."""
+    body: Any = event.json()
+    choices = body.get("choices") if isinstance(body, dict) else None
+    if not isinstance(choices, list):
+        return 1
+    return sum(1 for choice in choices if isinstance(choice, dict) and choice.get("finish_reason"))
 
 
 def error_of(attempt: Attempt, body: bytes, *, cut: bool = False) -> Fault:

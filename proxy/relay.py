@@ -16,7 +16,7 @@ from tailrace.proxy.dialects import Sign
 from tailrace.proxy.errors import event as error_event
 from tailrace.proxy.fault import INTERNAL, Failed, Fault, Whose, bad_answer, false_end, fault_of, timed_out
 from tailrace.proxy.outcome import Ending, Outcome
-from tailrace.proxy.sse import Splitter
+from tailrace.proxy.sse import Event, Splitter
 from tailrace.proxy.stride import Signal
 from tailrace.proxy.taps import Taps
 from tailrace.proxy.wire import ParsedHead, unframe
@@ -62,6 +62,7 @@ class StreamRelay:
         "_client",
         "_done_at",
         "_finished",
+        "_unfinished",
         "_gap",
         "_n1",
         "_n2",
@@ -91,6 +92,7 @@ class StreamRelay:
         self._sse = attempt.streaming
         self._tail = b""
         self._finished = False
+        self._unfinished: int | None = None
         self._terminal = False
         self._done_at = 0.0
         self._gap = call.chain.timeouts.gap
@@ -212,13 +214,19 @@ class StreamRelay:
                 self._show_error(whole[shown:end], answers.error_event(event))
                 return False
             if sign is Sign.FINISH:
-                self._finished = True
+                self._note_finish(event)
             elif sign is Sign.DONE:
                 self._send(whole[shown:end])
                 self._end_of_answer()
                 return False
         self._send(whole[shown:])
         return True
+
+    def _note_finish(self, event: Event) -> None:
+        if self._unfinished is None:
+            self._unfinished = answers.choices_asked(self.call)
+        self._unfinished -= answers.choices_finished(event)
+        self._finished = self._unfinished <= 0
 
     def _end_of_answer(self) -> None:
         """The terminal event is out: what remains is the end of the framing, and that has a grace."""
