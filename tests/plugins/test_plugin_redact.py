@@ -429,9 +429,11 @@ def test_an_answer_too_long_to_be_held_before_its_head():
 
 def test_an_event_longer_than_the_relay_cuts_out():
     long = "x. " * 500_000
-    out = through("responses", responses([long, "bob@x.org"]), "joined")
+    stream = responses([long, "bob@x.org"])
+    out = through("responses", stream)
     assert b"bob" not in b"".join(out)
     assert list(texts_of(out).values()) == [long + "[email]"]
+    assert through("responses", stream, len(b"".join(stream)) - 5) == out
 
 
 def test_an_answer_in_a_coding_is_refused():
