@@ -10,7 +10,7 @@ from typing import Any
 from tailrace.proxy.attempt import Attempt
 from tailrace.proxy.call import Call
 from tailrace.proxy.fault import Fault
-from tailrace.proxy.plugin import Plugin, Target
+from tailrace.proxy.plugin import Needs, Plugin, Target
 
 from cases.witness import Config
 
@@ -62,3 +62,10 @@ class Queue(Plugin[Config]):
         if call.id in self._running:
             self._running.discard(call.id)
             self._turn.release()
+
+
+class NeedsUsage(Plugin[Config]):
+    """Has the core ask for usage and read it."""
+
+    Config = Config
+    needs = Needs.USAGE
