@@ -209,6 +209,7 @@ TARGETS = {
     "encoded backslash": "/v1/%5c..%5cx",
     "encoded twice": "/v1/%252e%252e/admin",
     "fragment": "/v1/models#frag",
+    "fragment behind a query": "/v1/models?x=1#frag",
     "encoded line break": "/v1/models%0d%0ax-a:%20b",
     "encoded NUL": "/v1/models%00",
     "encoded question mark": "/v1/models%3fx",
@@ -225,7 +226,7 @@ def test_SMG_07_request_target(method, target):
         async with scene(GOOD) as s:
             data = b"%b %b HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n" % (method.encode(), target.encode("latin-1"))
             shown = await until_closed(s, data + b"connection: close\r\n\r\n")
-            assert [answer.status for answer in shown] in ([400], [404])
+            assert [answer.status for answer in shown] == [404 if target == "*" else 400]
             assert s.upstream.requests == []
 
     run(body())

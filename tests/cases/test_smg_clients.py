@@ -37,13 +37,13 @@ def test_SMG_09_slow_heads(silent):
 
 
 @pytest.mark.parametrize("framing", ["content-length: 1000\r\n", "transfer-encoding: chunked\r\n"])
-@pytest.mark.parametrize("pace", ["silent", "dripping"])
-def test_SMG_09_slow_bodies(framing, pace):
+@pytest.mark.parametrize(("pace", "rate"), [("silent", 1), ("dripping", 1 << 20)])
+def test_SMG_09_slow_bodies(framing, pace, rate):
     async def body():
-        limits = "timeouts: {client_body: 0.4s, client_body_rate: 1MiB}"
+        limits = f"timeouts: {{client_body: 0.4s, client_body_rate: {rate}}}"
         async with scene(GOOD, more=limits) as s:
             client = await s.client()
-            await client.send(post(framing.encode(), b""))
+            await client.send(post(framing.encode(), b" " * 900 if "length" in framing else chunked(b" " * 900)))
             ended = asyncio.get_running_loop().create_task(client.read_until_close())
             while not ended.done():
                 if pace == "dripping":
@@ -107,6 +107,20 @@ def test_SMG_10_header_mass(mass):
     run(body())
 
 
+def test_SMG_10_endless_head():
+    async def body():
+        async with scene(GOOD) as s:
+            client = await s.client()
+            await client.send(post()[:40])
+            ended = asyncio.get_running_loop().create_task(client.read_until_close())
+            while not ended.done():
+                await client.send(b"x-a: b\r\n" * 100)
+                await asyncio.sleep(0)
+            assert [answer.status for answer in answers_in(ended.result())] == [431]
+
+    run(body())
+
+
 def test_SMG_10_endless_trailers_take_no_memory():
     async def body():
         async with scene(GOOD) as s:
@@ -166,14 +180,14 @@ def test_SMG_11_what_waits_behind_a_stream_is_not_run_for_a_client_that_left():
 
 def test_SMG_11_a_client_that_pipelines_and_reads_nothing_fills_no_memory():
     async def body():
-        big = answer(200, b'{"choices":[],"x":"' + b"x" * 200_000 + b'"}')
+        big = answer(200, b'{"choices":[],"x":"' + b"x" * 900_000 + b'"}')
         async with scene(big, more="timeouts: {client_write: 60s}") as s:
             client = await s.client()
             await client.send(post() * 14)
             await s.upstream.asked(2)
             await asyncio.sleep(0.2)
             (connection,) = s.process.service.connections
-            assert connection.transport.get_write_buffer_size() < 500_000
+            assert connection.transport.get_write_buffer_size() < 1_500_000
             for _ in range(14):
                 assert (await client.read_answer()).complete
             assert len(s.upstream.requests) == 14
