@@ -1,136 +1,32 @@
-"""What the `redact` plugin makes of the answers of every API, streamed and whole."""
+"""What the `redact` plugin makes of the streams of every API."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-
-import orjson
 import pytest
-from fakes import answer as answer_bytes
 from fakes import capture, event, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tailrace.plugins.redact import Config, Redact
-from tailrace.plugins.redact_chat import Choices
-from tailrace.plugins.redact_messages import Messages
-from tailrace.plugins.redact_responses import Responses
-from tailrace.proxy.outcome import Ending, Outcome
+from redact_streams import (
+    ARGUMENTS,
+    DONE,
+    HIDDEN,
+    PATHS,
+    PATTERNS,
+    SAFE,
+    SECRET,
+    STREAMS,
+    TAPS,
+    chat,
+    chat_event,
+    messages,
+    responses,
+    texts_of,
+    through,
+    tokens_of,
+)
+from tailrace.plugins.redact import Redact
 from tailrace.proxy.sse import Splitter
-from tailrace.proxy.testing import cut, plugin_bench
-
-PATTERNS = Redact(Config())._patterns
-DONE = event("[DONE]")
-SECRET = "Write to bob.smith@mail.example.com or ann@x.org, card 4111 1111 1111 1111."
-HIDDEN = "Write to [email] or [email], card [credit_card]."
-PATHS = {
-    "chat": "/v1/chat/completions",
-    "completions": "/v1/completions",
-    "messages": "/v1/messages",
-    "responses": "/v1/responses",
-}
-TAPS = {"chat": Choices, "completions": Choices, "messages": Messages, "responses": Responses}
-
-
-def through(dialect: str, stream: list[bytes], feed="whole") -> list[bytes]:
-    """The events that a tap makes of a stream."""
-    splitter, tap = Splitter(), TAPS[dialect](PATTERNS)
-    out = []
-    for piece in cut(stream, feed):
-        for one in splitter.feed(piece):
-            out += tap.feed(one)
-    for one in splitter.finish():
-        out += tap.feed(one)
-    out += tap.finish(Outcome(Ending.COMPLETED, 200))
-    return [one.raw for one in out]
-
-
-# Streams in the shapes that a real engine sends.
-
-
-def chat_event(delta: dict, index: int = 0, finish: str | None = None, **more) -> bytes:
-    choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish, "token_ids": None, **more}
-    return event(
-        {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-    )
-
-
-def chat(pieces, finish_with: str = "") -> list[bytes]:
-    end = {"content": finish_with} if finish_with else {}
-    return [
-        chat_event({"role": "assistant", "content": ""}),
-        *[chat_event({"content": piece}) for piece in pieces],
-        chat_event(end, finish="stop"),
-        DONE,
-    ]
-
-
-def completions(pieces) -> list[bytes]:
-    def one(text: str, finish: str | None) -> bytes:
-        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
-        return event({"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "m", "choices": [choice]})
-
-    return [*[one(piece, None) for piece in pieces], one("", "length"), DONE]
-
-
-def messages(pieces, kind: str = "text") -> list[bytes]:
-    delta, field, block = {
-        "text": ("text_delta", "text", {"type": "text", "text": ""}),
-        "thinking": ("thinking_delta", "thinking", {"type": "thinking", "thinking": ""}),
-        "json": ("input_json_delta", "partial_json", {"type": "tool_use", "id": "t", "name": "f", "input": {}}),
-    }[kind]
-    start, *_ = Splitter().feed(capture("messages_stream.sse.txt"))
-
-    def one(name: str, **body) -> bytes:
-        return event({"type": name, **body}, name)
-
-    return [
-        start.raw,
-        one("content_block_start", index=0, content_block=block),
-        *[one("content_block_delta", index=0, delta={"type": delta, field: piece}) for piece in pieces],
-        one("content_block_stop", index=0),
-        one("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 3}),
-        one("message_stop"),
-    ]
-
-
-def responses(pieces) -> list[bytes]:
-    """The captured stream with other deltas, and their text wherever it is repeated."""
-    text = "".join(pieces)
-    captured = [one.json() for one in Splitter().feed(capture("responses_stream.sse.txt"))]
-    deltas = [body for body in captured if body["type"] == "response.output_text.delta"]
-    first = captured.index(deltas[0])
-    bodies = captured[:first] + [{**deltas[0], "delta": piece} for piece in pieces] + captured[first + len(deltas) :]
-    old = orjson.dumps("".join(body["delta"] for body in deltas))
-    out = []
-    for number, body in enumerate(bodies):
-        raw = orjson.dumps({**body, "sequence_number": number}).replace(old, orjson.dumps(text))
-        out.append(event(raw, body["type"]))
-    return out
-
-
-STREAMS = {"chat": chat, "completions": completions, "messages": messages, "responses": responses}
-
-
-def texts_of(events: list[bytes]) -> dict[object, str]:
-    """The texts that a client puts together from a stream's deltas."""
-    texts: dict[object, str] = defaultdict(str)
-    splitter = Splitter()
-    for one in splitter.feed(b"".join(events)):
-        body = one.json()
-        if not isinstance(body, dict):
-            continue
-        for choice in body.get("choices", ()):
-            index, delta = choice["index"], choice.get("delta") or {}
-            texts[index, "content"] += choice.get("text") or delta.get("content") or ""
-            texts[index, "reasoning"] += delta.get("reasoning") or ""
-            for call in delta.get("tool_calls") or ():
-                texts[index, call["index"]] += call["function"].get("arguments") or ""
-        delta = body.get("delta")
-        if isinstance(delta, str):
-            texts[body["type"], body.get("output_index")] += delta
-        elif isinstance(delta, dict) and "type" in delta:
-            texts[body["index"], delta["type"]] += next(v for k, v in delta.items() if k != "type")
-    return {key: text for key, text in texts.items() if text}
+from tailrace.proxy.testing import plugin_bench
 
 
 @pytest.mark.parametrize("dialect", STREAMS)
@@ -191,13 +87,6 @@ def test_a_real_stream_without_secrets_keeps_its_texts_events_and_tokens(name: s
     assert through(dialect, stream, "bytes") == out
 
 
-def tokens_of(events: list[bytes]) -> list[object]:
-    bodies = [one.json() for one in Splitter().feed(b"".join(events)) if one.data != b"[DONE]"]
-    choices = [choice for body in bodies for choice in body.get("choices", ())]
-    logprobs = [token for choice in choices for token in (choice.get("logprobs") or {}).get("content", ())]
-    return logprobs + [token for choice in choices for token in choice.get("token_ids") or ()]
-
-
 def test_text_goes_on_as_soon_as_it_is_decided():
     out = through("chat", chat(["Hello ", "wor", "ld!", " a@", "b", ".co", "m now"]))
     contents = [(one.json()["choices"][0]["delta"]).get("content") for one in Splitter().feed(b"".join(out[1:-2]))]
@@ -243,10 +132,6 @@ def test_reasoning_and_content_do_not_mix():
     ]
     texts = texts_of(through("chat", stream))
     assert texts == {(0, "reasoning"): "ask [email]", (0, "content"): "Hi."}
-
-
-ARGUMENTS = [r'{"to": ["bob\u004', r'0x.org", "line\nann@', r'y.org"], "card": 41111111', "11111111, ", '"n": 1}']
-SAFE = r'{"to": ["[email]", "line\n[email]"], "card": "[credit_card]", "n": 1}'
 
 
 def test_arguments_of_parallel_tool_calls():
@@ -354,79 +239,6 @@ def test_tokens_of_completions_and_responses():
     assert raw.count(b'"logprobs":[]') == 4
 
 
-# Whole answers.
-
-
-def whole(path: str, body: dict | bytes, limits: dict | None = None):
-    async def main():
-        async with plugin_bench(Redact, answer=body, settings={"limits": limits or {}}) as bench:
-            return await bench.post(path, {"model": "m"})
-
-    return run(main())
-
-
-def edited(name: str, change) -> dict:
-    body = orjson.loads(capture(name))
-    change(body)
-    return body
-
-
-def test_whole_answers_of_every_api():
-    def chat_secret(body):
-        message = body["choices"][0]["message"]
-        message.update(content=SECRET, reasoning=SECRET)
-        call = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "".join(ARGUMENTS)}}
-        message["tool_calls"] = [call]
-
-    choice = whole(PATHS["chat"], edited("unary_logprobs.json", chat_secret)).json()["choices"][0]
-    assert (choice["message"]["content"], choice["message"]["reasoning"]) == (HIDDEN, HIDDEN)
-    assert choice["message"]["tool_calls"][0]["function"]["arguments"] == SAFE
-    assert (choice["logprobs"], choice["token_ids"]) == (None, None)
-
-    answer = whole(PATHS["completions"], edited("completion.json", lambda body: body["choices"][0].update(text=SECRET)))
-    assert answer.json()["choices"][0]["text"] == HIDDEN
-
-    def blocks(body):
-        tool = {"type": "tool_use", "id": "t", "name": "f", "input": orjson.loads("".join(ARGUMENTS))}
-        body["content"] = [{"type": "thinking", "thinking": SECRET}, {"type": "text", "text": SECRET}, tool]
-
-    thinking, text, tool = whole(PATHS["messages"], edited("messages.json", blocks)).json()["content"]
-    assert (thinking["thinking"], text["text"]) == (HIDDEN, HIDDEN)
-    assert tool["input"] == orjson.loads(SAFE)
-
-    def item(body):
-        body["output"][0]["content"][0]["text"] = SECRET
-        body["output"].append({"type": "reasoning", "summary": [{"type": "summary_text", "text": SECRET}]})
-
-    output = whole(PATHS["responses"], edited("responses.json", item)).json()["output"]
-    assert (output[0]["content"][0]["text"], output[1]["summary"][0]["text"]) == (HIDDEN, HIDDEN)
-
-
-@pytest.mark.parametrize(
-    ("name", "dialect"),
-    [
-        ("unary.json", "chat"),
-        ("unary_logprobs.json", "chat"),
-        ("unary_token_ids.json", "chat"),
-        ("tool_named.json", "chat"),
-        ("completion.json", "completions"),
-        ("messages.json", "messages"),
-        ("responses.json", "responses"),
-    ],
-)
-def test_a_whole_answer_without_secrets_keeps_every_byte(name: str, dialect: str):
-    data = capture(name)
-    assert TAPS[dialect](PATTERNS).body(data) == data
-
-
-def test_an_answer_too_long_to_be_held_before_its_head():
-    long = "x. " * 600_000
-    body = edited("unary.json", lambda body: body["choices"][0]["message"].update(content=long + SECRET))
-    answer = whole(PATHS["chat"], body, {"body": 1 << 20})
-    assert answer.header("transfer-encoding") == "chunked"
-    assert answer.json()["choices"][0]["message"]["content"] == long + HIDDEN
-
-
 def test_an_event_longer_than_the_relay_cuts_out():
     long = "x. " * 500_000
     stream = responses([long, "bob@x.org"])
@@ -434,17 +246,6 @@ def test_an_event_longer_than_the_relay_cuts_out():
     assert b"bob" not in b"".join(out)
     assert list(texts_of(out).values()) == [long + "[email]"]
     assert through("responses", stream, len(b"".join(stream)) - 5) == out
-
-
-def test_an_answer_in_a_coding_is_refused():
-    raw = answer_bytes(200, b"\x1f\x8b", headers=b"content-encoding: gzip\r\n")
-    answer = whole(PATHS["chat"], raw)
-    assert (answer.status, answer.json()["error"]["code"]) == (502, "bad_upstream_answer")
-
-
-def test_routes_without_text_are_left_alone():
-    body = {"data": [{"embedding": [1.0]}], "note": SECRET}
-    assert whole("/v1/embeddings", body).body == orjson.dumps(body)
 
 
 def test_an_error_of_the_engine_is_passed_on_and_what_was_held_is_not():
@@ -458,31 +259,6 @@ def test_an_error_of_the_engine_is_passed_on_and_what_was_held_is_not():
             assert b"bob" not in answer.body
 
     run(main())
-
-
-@pytest.mark.parametrize("dialect", TAPS)
-def test_what_no_engine_sends_breaks_nothing(dialect: str):
-    odd = [
-        {"choices": 1},
-        {"choices": [1, {"index": {}, "delta": []}, {"index": [1], "delta": {"content": 5, "tool_calls": [1, {}]}}]},
-        {"choices": [{"delta": {"tool_calls": [{"index": {}, "function": {"arguments": 7}}]}, "finish_reason": "x"}]},
-        {"choices": [{"delta": None, "finish_reason": {}}, {"text": None, "logprobs": 3}]},
-        {"type": {}, "delta": {"type": []}, "index": {}, "item": {"content": 3}, "part": []},
-        {"type": "content_block_delta", "delta": {"type": [], "text": 1}, "index": {}},
-        {"type": "content_block_start", "content_block": {"input": [], "text": {}}, "index": []},
-        {"type": "content_block_stop", "index": {}},
-        {"type": "response.output_text.delta", "delta": {}, "output_index": {}, "sequence_number": "x"},
-        {"type": "response.output_text.done", "text": None},
-        {"type": "response.completed", "response": {"output": [1, {"content": [1]}]}},
-        [],
-        3,
-    ]
-    stream = [event(body) for body in odd] + [b": comment\n\n", event("not json"), b"\n\n", b"data:\n\n"]
-    assert through(dialect, stream) == stream
-    assert through(dialect, [event("not json bob@x.org")]) == [event("not json [email]")]
-    assert TAPS[dialect](PATTERNS).body(b"\xff bob@x.org") == b"\xff [email]"
-    for body in odd:
-        assert TAPS[dialect](PATTERNS).body(orjson.dumps(body)) == orjson.dumps(body)
 
 
 PIECES = st.lists(
