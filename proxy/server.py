@@ -7,20 +7,20 @@ that closes either half of its connection is gone: whatever runs for it is ended
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
 import httptools
-from tailrace.proxy import compress, framing
+from tailrace.proxy import framing
 from tailrace.proxy.address import tune
+from tailrace.proxy.answering import Answering
 from tailrace.proxy.body import invalid
 from tailrace.proxy.call import Call
 from tailrace.proxy.errors import answer as error_answer
 from tailrace.proxy.fault import Fault, Reject
-from tailrace.proxy.head import NO_TRAILERS, Head, HeaderList, RequestHead
+from tailrace.proxy.head import NO_TRAILERS, HeaderList, RequestHead
 from tailrace.proxy.intake import check_length, head_too_large, read_head, without_offer
+from tailrace.proxy.repeat import Repeat
 from tailrace.proxy.serve import serve
 from tailrace.proxy.stride import Stride
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tailrace.proxy.door import Door
     from tailrace.proxy.peer import Peer
     from tailrace.proxy.proxy_protocol import Origin
-    from tailrace.proxy.relay import StreamRelay
     from tailrace.proxy.routes import Route
     from tailrace.proxy.service import Service
     from tailrace.proxy.settings import Timeouts
@@ -37,20 +36,17 @@ if TYPE_CHECKING:
 
 _PIPELINE = 16
 _LINGER = 2.0
-_RESET = struct.pack("ii", 1, 0)
 """How long a client may say nothing before a refused connection is closed,"""
 _LINGER_AT_MOST = 30.0
 """and how long what it says is thrown away."""
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(Answering):
     """A connection that one door accepted."""
 
     __slots__ = (
         "_advancing",
         "_body_since",
-        "_closing",
-        "_encoder",
         "_head",
         "_head_chain",
         "_head_since",
@@ -63,46 +59,26 @@ class ClientConnection(asyncio.Protocol):
         "_lingering_since",
         "_origin",
         "_parser",
-        "_pending",
         "_queue",
         "_reading",
+        "_repeat",
+        "_repeats",
         "_route",
         "_serving",
         "_task",
         "_unsent",
         "_url",
-        "call",
-        "chunked",
         "door",
-        "loop",
-        "paused",
-        "paused_at",
         "peer",
-        "relay",
-        "service",
-        "started",
         "touched",
-        "transport",
-        "upstream",
-        "writable",
     )
 
     def __init__(self, service: Service, door: Door, origin: Origin | None = None) -> None:
-        self.service = service
+        super().__init__(service)
         self.door = door
         self._origin = origin
-        self.loop = service.loop
-        self.transport: asyncio.Transport = None  # type: ignore[assignment]
         self.peer: Peer = None  # type: ignore[assignment]
-        self.call: Call | None = None
-        self.relay: StreamRelay | None = None
-        self.upstream: asyncio.Transport | None = None
         self.touched = service.clock.now
-        self.started = False
-        self.chunked = True
-        self.paused = False
-        self.paused_at = 0.0
-        self.writable: asyncio.Future[None] | None = None
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
         self._headers: HeaderList = []
@@ -112,16 +88,15 @@ class ClientConnection(asyncio.Protocol):
         self._head_chain: Chain | None = None
         self._route: Route = None  # type: ignore[assignment]
         self._serving: Chain = None  # type: ignore[assignment]
+        self._repeat: Repeat | None = None
+        self._repeats = False
         self._head_size = 0
         self._head_since = 0.0
         self._length = b""
-        self._pending = b""
         self._queue: deque[Call] = deque()
         self._reading: Call | None = None
         self._task: Stride | None = None
         self._advancing = False
-        self._closing = False
-        self._encoder: compress.Encoder | None = None
         self._lingering = False
         self._lingering_since = 0.0
         self._unsent = 0
@@ -142,6 +117,8 @@ class ClientConnection(asyncio.Protocol):
         if self._lingering:
             return
         if self._reading is None:
+            if not self._head_size and self._repeat is not None and self._take_repeated(data):
+                return
             self._head_size += len(data)
         fault = None
         try:
@@ -156,12 +133,40 @@ class ClientConnection(asyncio.Protocol):
             fault = cause.fault
         except httptools.HttpParserError:
             fault = invalid("The request is not valid HTTP/1.1.").fault
+        if self._repeats:
+            self._repeats = False
+            self._repeat = Repeat.of(data)
         if self._queue and self.call is None:
             self._advance()
         if fault is not None:
             self._refuse(fault)
         elif self._head_size > self.service.chain.limits.head and self._reading is None:
             self._refuse(head_too_large().fault)
+
+    def _take_repeated(self, data: bytes) -> bool:
+        """Serve a request whose head is that of the last one but for its length; False where `data` is none."""
+        head, repeat = self._head, self._repeat
+        assert head is not None
+        assert repeat is not None
+        body = repeat.body_of(data)
+        if body is None or self._head_chain is not self.service.chain or len(self._queue) >= _PIPELINE:
+            return False
+        size = len(body)
+        memory = self.service.memory
+        if size > self.service.chain.limits.body or memory.used + size > memory.limit:
+            return False  # the ordinary way knows how to say so
+        peer = self.peer
+        if peer.trusted:
+            peer = self.door.client_of(peer, head)
+        call = Call(self.service.next_id(), self._serving, self, head, self._route, peer)
+        memory.used += size
+        call.size = size
+        call.raw = body
+        call.complete = True
+        self._queue.append(call)
+        if self.call is None:
+            self._advance()
+        return True
 
     def _stay(self, rest: bytes) -> None:
         """Serve a request that offers to switch protocols as if it did not; the parser would stop behind its head."""
@@ -191,18 +196,8 @@ class ClientConnection(asyncio.Protocol):
                 self._task.cancel()
         self.service.disconnected(self)
 
-    def pause_writing(self) -> None:
-        self.paused = True
-        self.paused_at = self.service.clock.now
-        if self.upstream is not None:
-            self.upstream.pause_reading()
-
     def resume_writing(self) -> None:
-        self.paused = False
-        if self.upstream is not None:
-            self.upstream.resume_reading()
-        if self.writable is not None and not self.writable.done():
-            self.writable.set_result(None)
+        super().resume_writing()
         if self._queue and self.call is None and not self._advancing:
             self._advance()
 
@@ -246,6 +241,9 @@ class ClientConnection(asyncio.Protocol):
             or head.version != parser.get_http_version()
         ):
             head = self._read_head(chain)
+            self._repeat = None
+        elif self._repeat is None and self._length and head.version == "1.1" and not head.expects_continue:
+            self._repeats = parser.should_keep_alive()
         peer = self.peer
         if peer.trusted:
             peer = self.door.client_of(peer, head)
@@ -301,116 +299,6 @@ class ClientConnection(asyncio.Protocol):
                 self._task = task
         self._advancing = False
 
-    async def drained(self) -> None:
-        """Wait until the client takes bytes again."""
-        if self.paused:
-            self.writable = self.loop.create_future()
-            await self.writable
-
-    def proceed(self) -> None:
-        """Tell a client that waits for it to send its body."""
-        self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def reply(self, head: Head, body: bytes) -> None:
-        """Send a whole answer."""
-        call = self.call
-        assert call is not None
-        close = self._closes_after(call)
-        if len(body) >= call.chain.compression.at_least:
-            body = self._compressed(call, head, body)
-        lines = framing.head_lines(head, call.id)
-        self.started = True
-        if call.head.method == "HEAD" or head.status in (204, 304):
-            length = b"" if head.status == 204 else b"content-length: %d\r\n" % len(body)
-            body = b""
-        else:
-            length = b"content-length: %d\r\n" % len(body)
-        self.transport.write(lines + length + (b"connection: close\r\n\r\n" if close else b"\r\n") + body)
-
-    def _compressed(self, call: Call, head: Head, body: bytes) -> bytes:
-        coding = compress.chosen(call.chain.compression, call.head.folded.get(b"accept-encoding"), head)
-        if coding is None:
-            return body
-        compress.mark(head, coding)
-        return compress.whole(coding, body)
-
-    def begin(self, head: Head) -> None:
-        """Start an answer whose length is not known; its head leaves with the first bytes."""
-        if self.started:
-            return
-        call = self.call
-        assert call is not None
-        self._encoder = None
-        if call.chain.compression.streams:
-            coding = compress.chosen(call.chain.compression, call.head.folded.get(b"accept-encoding"), head)
-            if coding is not None:
-                compress.mark(head, coding)
-                self._encoder = compress.encoder(coding)
-        lines = framing.head_lines(head, call.id)
-        self.started = True
-        if self.chunked:
-            close = b"connection: close\r\n" if self._closes_after(call) else b""
-            self._pending = lines + b"transfer-encoding: chunked\r\n" + close + b"\r\n"
-        else:
-            self._closing = True
-            self._pending = lines + b"connection: close\r\n\r\n"
-
-    @property
-    def passes_chunks(self) -> bool:
-        """Whether a worker's chunks may go on with their own framing."""
-        return self.chunked and self._encoder is None
-
-    @property
-    def head_sent(self) -> bool:
-        """Whether the head of a begun answer has left."""
-        return not self._pending
-
-    def send_chunks(self, chunks: bytes) -> None:
-        """Send some of the body that is framed already."""
-        if self._pending:
-            chunks = self._pending + chunks
-            self._pending = b""
-        self.transport.write(chunks)
-
-    def send(self, data: bytes) -> None:
-        """Send some of the body."""
-        if not data:
-            return
-        if self._encoder is not None:
-            data = self._encoder.piece(data)
-        if self.chunked:
-            data = b"%x\r\n%b\r\n" % (len(data), data)
-        if self._pending:
-            data = self._pending + data
-            self._pending = b""
-        self.transport.write(data)
-
-    def end(self) -> None:
-        """Send the end of the framing."""
-        if self._encoder is not None:
-            rest, self._encoder = self._encoder.end(), None
-            self.send(rest)
-        data = self._pending
-        self._pending = b""
-        if self.chunked:
-            data += b"0\r\n\r\n"
-        if data:
-            self.transport.write(data)
-
-    def cut(self, *, told: bool = True) -> None:
-        """Close without the end of the framing, after what was sent: the client can tell that something is missing.
-
-        Without chunks it could not, so the connection is reset instead, unless it was `told` in an event.
-        """
-        if not told and not self.chunked:
-            sock = self.transport.get_extra_info("socket")
-            if sock is not None and sock.family != socket.AF_UNIX:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        if self._pending:
-            self.transport.write(self._pending)
-            self._pending = b""
-        self._closing = True
-
     def finished(self, call: Call) -> None:
         """The call is over: go on with the next request, or close."""
         self.call = self._task = None
@@ -422,11 +310,6 @@ class ClientConnection(asyncio.Protocol):
             # Its client has heard nothing of this call because of the one before it, which is no silence.
             self._queue[0].beaten_at = self.service.clock.now
             self._advance()
-
-    def _closes_after(self, call: Call) -> bool:
-        if self._closing or not call.keep_alive or not call.complete or self.service.draining:
-            self._closing = True
-        return self._closing
 
     def _refuse(self, fault: Fault) -> None:
         """Answer what never became a call, or one whose body turned out to be wrong."""
