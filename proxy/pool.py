@@ -137,7 +137,6 @@ class ConnectionPool:
     async def _open(self) -> UpstreamConnection:
         connection = UpstreamConnection(self, self.sweep.clock)
         await self.address.open(self._loop, lambda: connection, self._tls() if self._tls else None)
-        self.open += 1
         return connection
 
     def _open_spare(self) -> None:
@@ -153,6 +152,8 @@ class ConnectionPool:
         if self._closed:
             connection.close()
             return
+        # It may go stale like one that was used before.
+        connection.rested = True
         # Below the others: used only when they are all taken.
         self._idle.insert(0, connection)
 

@@ -61,7 +61,7 @@ class UpstreamConnection(asyncio.Protocol):
         "got_bytes",
         "opened",
         "pool",
-        "served",
+        "rested",
         "sink",
         "touched",
         "transport",
@@ -73,7 +73,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.sink: Sink | None = None
         self.transport: asyncio.Transport | None = None
         self.touched = self.opened = clock.now
-        self.served = 0
+        self.rested = False
         self.closed = False
         self.got_bytes = False
         self._buffer = b""
@@ -85,6 +85,7 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self._lane = self.pool.sweep.add(self)
+        self.pool.open += 1
 
     def send(self, sink: Sink, head: bytes, body: bytes) -> None:
         """Start an exchange."""
@@ -224,7 +225,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _finish(self, sink: Sink) -> None:
         self.sink = None
-        self.served += 1
+        self.rested = True
         transport = self.transport
         if self._keep_alive and transport is not None and not transport.get_write_buffer_size():
             if not transport.is_reading():
@@ -266,7 +267,7 @@ class UpstreamConnection(asyncio.Protocol):
         if exc is None and self.got_bytes and self._receive == self._in_rest:
             sink.on_end()
         else:
-            sink.on_fault(connection_lost(sent=self.got_bytes or not self.served))
+            sink.on_fault(connection_lost(sent=self.got_bytes or not self.rested))
 
     def visit(self, now: float) -> None:
         quiet = now - self.touched
