@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_WITH_PORT = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<four>[0-9.]+))(?::[0-9]{1,5})?\Z")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def written(text: str) -> str:
+    """An address in its one spelling, from any that proxies write, with a port or without; raises ValueError."""
+    found = _WITH_PORT.match(text)
+    ip = ipaddress.ip_address((found.group("six") or found.group("four")) if found else text)
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+        ip = ip.ipv4_mapped
+    return str(ip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +60,6 @@ class Trust:
             ip = ipaddress.ip_address(address.partition("%")[0])
         except ValueError:
             return False
-        if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
-            ip = ip.ipv4_mapped
         return any(ip.version == network.version and ip in network for network in self._networks)
 
     def client_of(self, peer: Peer, forwarded_for: Sequence[bytes], proto: bytes | None) -> Peer:
@@ -59,10 +68,10 @@ class Trust:
         address = peer.address
         for candidate in reversed(chain):
             try:
-                address = str(ipaddress.ip_address(candidate.strip("[]")))
+                address = written(candidate)
             except ValueError:
                 break
             if not self.covers(address):
                 break
-        secure = proto == b"https" if proto is not None else peer.secure
+        secure = proto.strip().lower() == b"https" if proto is not None else peer.secure
         return Peer.of(address, secure=secure, trusted=True)

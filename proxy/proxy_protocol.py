@@ -11,6 +11,8 @@ import re
 import struct
 from dataclasses import dataclass
 
+from tailrace.proxy.peer import written
+
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 MAX_V1 = 107
 MAX_V2 = 4096
@@ -113,7 +115,7 @@ def _address(text: str, version: int) -> str:
         raise BadHeader("an address of the PROXY line is malformed") from None
     if address.version != version or "%" in text:
         raise BadHeader("an address of the PROXY line is of the wrong family")
-    return str(address)
+    return written(text)
 
 
 def _read_v2(header: bytes) -> Origin:
@@ -129,7 +131,7 @@ def _read_v2(header: bytes) -> Origin:
     if len(header) < extensions:
         raise BadHeader("the PROXY header is shorter than its addresses")
     source = ipaddress.ip_address(header[_V2_HEAD : _V2_HEAD + size])
-    return Origin(str(source), _over_tls(header, extensions))
+    return Origin(written(str(source)), _over_tls(header, extensions))
 
 
 def _over_tls(header: bytes, at: int) -> bool | None:
