@@ -87,9 +87,15 @@ class SidecarProcess(RelayProcess[Worker]):
         """Bring everything up to what is known of the engine now."""
         for worker in self.workers():
             standing = worker.standing
+            before = (standing.takes_calls, standing.dead)
             standing.ready = state.phase is Phase.READY
             standing.draining, standing.dead, standing.reason = state.draining, state.dead, state.reason
-            worker.changed()
+            standing.running, standing.waiting, standing.kv_use = state.running, state.waiting, state.kv_use
+            standing.tokens_per_second = state.tokens_per_second
+            standing.models = {model.id: model.parent or "" for model in state.models}
+            standing.seen = self.service.clock.now
+            if before != (standing.takes_calls, standing.dead):
+                worker.changed()
         self._tell(state)
         if state.dead:
             self.gate.send_away(self.report.gone)
@@ -106,6 +112,8 @@ class SidecarProcess(RelayProcess[Worker]):
         """Say so at once, refuse new calls, let those finish that are here."""
         self.service.draining = True
         self._look()
+        # An engine that dies from now on is not brought back.
+        await self.engine.drain(0.0)
         self._letting_go = self.service.loop.create_task(self._let_readers_go(hurry))
         await super().drain(hurry)
 
