@@ -6,6 +6,7 @@ edited reaches the worker byte for byte: spacing, number text, escapes and unkno
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +21,24 @@ _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
 _NEXT = re.compile(rb"[ \t\r\n]*([,}])")
 _OPEN = re.compile(rb"[ \t\r\n]*\{")
 
+
+MAX_FIELDS = 1000
+_LARGE = 256 * 1024
+_MANY_QUOTES = 100_000
+
+
+class _Usual(msgspec.Struct):
+    """The fields in which a large body has its bulk."""
+
+    messages: msgspec.Raw = msgspec.Raw()
+    input: msgspec.Raw = msgspec.Raw()
+    prompt: msgspec.Raw = msgspec.Raw()
+    tools: msgspec.Raw = msgspec.Raw()
+    documents: msgspec.Raw = msgspec.Raw()
+    logit_bias: msgspec.Raw = msgspec.Raw()
+
+
+_decode_usual = msgspec.json.Decoder(_Usual).decode
 
 Snapshot = tuple[dict[str, msgspec.Raw], dict[str, bytes | None] | None]
 
@@ -37,6 +56,8 @@ class JsonBody:
     def __init__(self, raw: bytes, max_depth: int) -> None:
         self.raw = raw
         self._edits: dict[str, bytes | None] | None = None
+        if len(raw) > _LARGE:
+            _refuse_crowds(raw)
         try:
             self.fields: dict[str, msgspec.Raw] = _decode(raw)
         except msgspec.ValidationError:
@@ -52,21 +73,30 @@ class JsonBody:
         # Where the fields fill the body to the byte, there is no room for a key that came twice: each adds two quotes,
         # a colon and a comma, the object itself two braces less the last comma.
         fields = self.fields
+        if len(fields) > MAX_FIELDS:
+            raise _too_many()
+        if not raw.isascii():
+            _refuse_other_encodings(raw)
         size = 4 * len(fields) + 1 + sum(map(len, fields)) + sum([len(memoryview(value)) for value in fields.values()])
         if size != len(raw):
             self._refuse_duplicates()
 
     def get(self, name: str) -> Any:
-        """The decoded value of a field, None where it is absent."""
-        raw = self.fields.get(name)
-        return None if raw is None else orjson.loads(memoryview(raw))
-
-    def text(self, name: str) -> str | None:
-        """The value of a string field; raises Reject(400) where it is something else, None where it is absent."""
+        """The decoded value of a field, None where it is absent; raises Reject(400) where it has none."""
         raw = self.fields.get(name)
         if raw is None:
             return None
-        value = orjson.loads(memoryview(raw))
+        try:
+            return orjson.loads(memoryview(raw))
+        except orjson.JSONDecodeError:
+            # Finding the fields does not look into strings for their coding, nor at the size of numbers.
+            raise invalid(f"'{name}' is no value that JSON can have.", name) from None
+
+    def text(self, name: str) -> str | None:
+        """The value of a string field; raises Reject(400) where it is something else, None where it is absent."""
+        value = self.get(name)
+        if value is None and name not in self.fields:
+            return None
         if not isinstance(value, str):
             raise invalid(f"'{name}' must be a string.", name)
         return value
@@ -141,6 +171,33 @@ class JsonBody:
                 raise invalid(f"The request body has the key '{name[:64]}' twice.", name[:64])
             seen.add(name)
             at = following.end()
+
+
+def _refuse_crowds(raw: bytes) -> None:
+    """Refuse a large body of countless top-level fields before a dictionary of them is built, which takes seconds."""
+    quotes = raw.count(b'"')
+    if quotes <= _MANY_QUOTES:
+        return
+    try:
+        usual = _decode_usual(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return  # what is wrong is said by whoever decodes it for good
+    if quotes - sum([bytes(getattr(usual, name)).count(b'"') for name in usual.__struct_fields__]) > _MANY_QUOTES:
+        raise _too_many()
+
+
+def _too_many() -> Reject:
+    return invalid(f"The request body has more than {MAX_FIELDS} fields.")
+
+
+def _refuse_other_encodings(raw: bytes) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for at in range(0, len(raw), _LARGE):
+            decoder.decode(raw[at : at + _LARGE])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        raise invalid("The request body is not valid UTF-8.") from None
 
 
 def _reason(error: msgspec.DecodeError) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
-from tailrace.proxy.body import JsonBody
+from tailrace.proxy.body import JsonBody, invalid
 from tailrace.proxy.outcome import Outcome, Usage
 from tailrace.proxy.plugin import Needs
 from tailrace.proxy.sse import Event
@@ -47,7 +47,10 @@ def _ask_usage(body: JsonBody) -> bool:
     raw = body.fields.get("stream_options")
     options: dict[str, msgspec.Raw] = {}
     if raw is not None and bytes(raw).startswith(b"{"):
-        options = _fields(bytes(raw))
+        try:
+            options = _fields(bytes(raw))
+        except msgspec.DecodeError:
+            raise invalid("'stream_options' is no value that JSON can have.", "stream_options") from None
     if bytes(options.get("include_usage", msgspec.Raw(b""))) == b"true":
         return False
     options["include_usage"] = msgspec.Raw(b"true")
