@@ -35,11 +35,13 @@ class Door:
         self._tls = ServerContext(settings.tls) if settings.tls is not None else None
         self._server: asyncio.Server | None = None
         self._arrivals: Arrivals | None = None
+        self.accepting = False
         networks = [ipaddress.ip_network(net) for net in settings.trusted_proxies if net != "unix"]
         self._trust = Trust(networks, unix="unix" in settings.trusted_proxies)
 
     async def open(self) -> None:
         """Begin to accept."""
+        self.accepting = True
         loop = self._service.loop
         if self._tls is not None or self._settings.proxy_protocol or self._service.share is not None:
             self._arrivals = Arrivals(
@@ -64,6 +66,7 @@ class Door:
 
     def close(self) -> None:
         """Stop accepting; connections go on, those too that are still on their way to the first request."""
+        self.accepting = False
         if self._server is not None:
             self._server.close()
             self._server = None

@@ -35,7 +35,8 @@ SHUTTING_DOWN = Fault(
 async def drain(service: Service, doors: Sequence[Door], pre_stop: float, limit: float, hurry: asyncio.Event) -> None:
     """End a service; returns when its last call is over. Setting `hurry` skips what waits are left."""
     service.draining = True
-    await _unless(hurry, pre_stop)
+    if any(door.accepting for door in doors):
+        await _unless(hurry, pre_stop)
     for door in doors:
         door.close()
     if service.share is not None:

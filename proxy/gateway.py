@@ -93,6 +93,8 @@ class RelayProcess(Generic[SettingsT]):
             door = Door(self.service, listener, sock)
             await door.open()
             self.doors.append(door)
+        if self.service.share is not None:
+            self.service.share.join(0)
         self.service.sweep.start()
         self.service.metrics.start(self.service, self.workers)
 

@@ -62,7 +62,8 @@ class Process(Protocol):
     async def drain(self, hurry: asyncio.Event) -> None:
         """Bring the service to its end: unready at once, then `pre_stop`, then `drain`, then honest endings.
 
-        `hurry` may be set at any time and skips every wait. Returns when no call is left.
+        `hurry` may be set at any time and skips every wait. Where no door accepts any more, nobody has to learn of the
+        end, and `pre_stop` is skipped. Returns when no call is left.
         """
 
     async def close(self) -> None:

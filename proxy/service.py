@@ -77,12 +77,16 @@ class Service:
         if self.full() or (0 < most < count and not peer.trusted and peer.address != "unix"):
             connection.transport.abort()
         self.connections.add(connection)
+        if self.share is not None:
+            self.share.note(len(self.connections))
 
     def disconnected(self, connection: ClientConnection) -> None:
         """A client's connection has ended."""
         if connection not in self.connections:
             return
         self.connections.remove(connection)
+        if self.share is not None:
+            self.share.note(len(self.connections))
         address = connection.peer.address
         self._crowd[address] -= 1
         if not self._crowd[address]:

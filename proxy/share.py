@@ -65,15 +65,27 @@ class Share:
     def __init__(self, board: Board, seat: int) -> None:
         self._board = board
         self._seat = seat
+        self._accepts = False
+
+    def join(self, connections: int) -> None:
+        """Accept from now on."""
+        self._accepts = True
+        self.note(connections)
+
+    def note(self, connections: int) -> None:
+        """Let the others know how many connections there are."""
+        if self._accepts:
+            self._board.write(self._seat, connections)
 
     def may_take(self, connections: int) -> bool:
         """Whether a process with so many connections should take one more; the others learn the number."""
-        self._board.write(self._seat, connections)
+        self.note(connections)
         least = self._board.least_beside(self._seat)
         return least is None or connections <= least + least // _AHEAD
 
     def leave(self) -> None:
         """Accept no more."""
+        self._accepts = False
         self._board.vacate(self._seat)
 
 

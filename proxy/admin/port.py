@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -23,6 +24,7 @@ class AdminPort:
     ) -> None:
         self._overview = overview
         self._socket = sock
+        self._path: str = sock.getsockname() if sock.family == socket.AF_UNIX else ""
         self._scrape = scrape
         app = web.Application(middlewares=[json_errors, token_needed(token)], client_max_size=LARGEST_BODY)
         app.add_routes(
@@ -44,8 +46,10 @@ class AdminPort:
         await web.SockSite(self._runner, self._socket).start()
 
     async def stop(self) -> None:
-        """Close the port."""
+        """Close the port; the file of a Unix socket goes with it."""
         await self._runner.cleanup()
+        if self._path:
+            Path(self._path).unlink(missing_ok=True)
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
