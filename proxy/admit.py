@@ -33,7 +33,7 @@ async def _bounded(call: Call, admission: Admission) -> Reply | None:
     body = call.body
     before = body.snapshot() if body is not None else None
     try:
-        async with asyncio.timeout(admission.budget):
+        async with asyncio.timeout(admission.budget) as call.budget:
             return await admission.on_request(call)
     except Reject:
         raise
@@ -42,6 +42,8 @@ async def _bounded(call: Call, admission: Admission) -> Reply | None:
     except Exception as error:
         log.exception("plugin '%s' failed on request %s", admission.name, call.id)
         why = f"failed ({type(error).__name__})"
+    finally:
+        call.budget = None
     if body is not None and before is not None:
         body.restore(before)
     call.client.service.plugin_failed(admission.name)

@@ -31,6 +31,7 @@ class Answering(asyncio.Protocol):
         "paused",
         "paused_at",
         "relay",
+        "sent",
         "service",
         "started",
         "transport",
@@ -50,6 +51,7 @@ class Answering(asyncio.Protocol):
         self.paused = False
         self.paused_at = 0.0
         self.writable: asyncio.Future[None] | None = None
+        self.sent = 0
         self._pending = b""
         self._closing = False
         self._encoder: compress.Encoder | None = None
@@ -86,6 +88,7 @@ class Answering(asyncio.Protocol):
             body = self._compressed(call, head, body)
         lines = framing.head_lines(head, call.id)
         self.started = True
+        self.sent = len(body)
         if call.head.method == "HEAD" or head.status in (204, 304):
             length = b"" if head.status == 204 else b"content-length: %d\r\n" % len(body)
             body = b""
@@ -107,6 +110,7 @@ class Answering(asyncio.Protocol):
         call = self.call
         assert call is not None
         self._encoder = None
+        self.sent = 0
         if call.chain.compression.streams:
             coding = compress.chosen(call.chain.compression, call.head.folded.get(b"accept-encoding"), head)
             if coding is not None:
@@ -146,6 +150,7 @@ class Answering(asyncio.Protocol):
             data = self._encoder.piece(data)
         if self.chunked:
             data = b"%x\r\n%b\r\n" % (len(data), data)
+        self.sent += len(data)
         if self._pending:
             data = self._pending + data
             self._pending = b""

@@ -20,6 +20,7 @@ def finish(call: Call, outcome: Outcome) -> None:
     """Close a call with its one Outcome."""
     call.outcome = outcome
     outcome.usage = call.usage
+    outcome.delivered_bytes += call.client.sent
     outcome.finished_ns = time.monotonic_ns()
     race = call.race
     if race is not None:

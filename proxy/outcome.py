@@ -39,7 +39,8 @@ class AttemptEnd(StrEnum):
 class Outcome:
     """The one terminal record of a call, handed to every `on_complete`.
 
-    `status` is what the client saw or, in a stream that had already begun, what it would have seen.
+    `status` is what the client saw or, in a stream that had already begun, what it would have seen. `delivered_bytes`
+    is how much of the body was handed to the kernel, its framing included.
     """
 
     __slots__ = ("delivered_bytes", "ending", "fault", "finished_ns", "first_content_ns", "status", "usage")

@@ -62,12 +62,12 @@ class StreamRelay:
         "_client",
         "_done_at",
         "_finished",
-        "_unfinished",
         "_gap",
         "_n1",
         "_n2",
         "_n3",
         "_n4",
+        "_passed",
         "_plain",
         "_raw",
         "_send",
@@ -75,6 +75,7 @@ class StreamRelay:
         "_tail",
         "_taps",
         "_terminal",
+        "_unfinished",
         "_write",
         "call",
         "done",
@@ -91,6 +92,7 @@ class StreamRelay:
         self.done: Signal[Outcome] = Signal()
         self._sse = attempt.streaming
         self._tail = b""
+        self._passed = 0
         self._finished = False
         self._unfinished: int | None = None
         self._terminal = False
@@ -155,10 +157,12 @@ class StreamRelay:
             and chunks.find(self._n3) < 0
             and chunks.find(self._n4) < 0
         ):
+            self._passed += len(chunks)
             self._write(chunks)
             return
         data = unframe(chunks)
         if self._plain and data.endswith(b"\n\n") and not self._needs_look(data):
+            self._passed += len(chunks)
             self._write(chunks)
         else:
             self.on_data(data)
@@ -322,4 +326,5 @@ class StreamRelay:
         client = self._client
         client.relay = None
         client.upstream = None
+        outcome.delivered_bytes = self._passed
         self.done.set(outcome)

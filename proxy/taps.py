@@ -73,9 +73,10 @@ class Taps:
 
     def body(self, body: bytes) -> bytes:
         """A whole unary answer through every tap."""
+        outcome = Outcome(Ending.COMPLETED, 200)
         for edit in self._edits:
             body = edit.body(body)
-        outcome = Outcome(Ending.COMPLETED, 200)
+            edit.finish(outcome)
         for watch in self._watches:
             watch.feed(body)
             watch.finish(outcome)
