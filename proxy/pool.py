@@ -136,7 +136,12 @@ class ConnectionPool:
 
     async def _open(self) -> UpstreamConnection:
         connection = UpstreamConnection(self, self.sweep.clock)
-        await self.address.open(self._loop, lambda: connection, self._tls() if self._tls else None)
+        try:
+            await self.address.open(self._loop, lambda: connection, self._tls() if self._tls else None)
+        except BaseException:
+            # Cancelled in the moment of success: uvloop closes the transport without a word to its protocol.
+            connection.connection_lost(None)
+            raise
         return connection
 
     def _open_spare(self) -> None:

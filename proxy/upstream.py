@@ -256,6 +256,8 @@ class UpstreamConnection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.transport is None:
+            return
         if self._lane is not None:
             self._lane.discard(self)
         self.closed = True
