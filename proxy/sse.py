@@ -37,7 +37,7 @@ class Event:
     @property
     def name(self) -> bytes:
         """The `event` field, empty where there is none."""
-        for line in _LINE.split(self.raw):
+        for line in _LINE.split(self.raw.removeprefix(BOM)):
             if line.startswith(b"event:"):
                 return line[6:].strip()
         return b""
