@@ -80,17 +80,21 @@ def judge_messages(event: Event) -> Sign:
         case "message_stop":
             return Sign.DONE
         case "message_delta":
-            reason = (body.get("delta") or {}).get("stop_reason")
+            reason = _object(body.get("delta")).get("stop_reason")
             return Sign.ABORTED if reason == "abort" else Sign.FINISH if reason else Sign.NOTHING
         case "content_block_delta":
-            delta = body.get("delta") or {}
+            delta = _object(body.get("delta"))
             return Sign.CONTENT if any(value for key, value in delta.items() if key != "type") else Sign.NOTHING
         case "content_block_start":
-            block = body.get("content_block") or {}
+            block = _object(body.get("content_block"))
             return Sign.CONTENT if block.get("type") == "tool_use" or block.get("text") else Sign.NOTHING
         case None:
             return Sign.ERROR if body.get("error") else Sign.NOTHING
     return Sign.NOTHING
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def judge_responses(event: Event) -> Sign:
