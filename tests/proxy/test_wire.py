@@ -1,0 +1,259 @@
+"""The worker's side of the wire: strict heads, and chunks wherever they are cut."""
+
+from __future__ import annotations
+
+import pytest
+from tailrace.proxy import wire
+from tailrace.proxy.wire import CHUNKED, UNTIL_CLOSE, WireError, frame, parse_head, unframe, walk_chunks
+
+OK = b"HTTP/1.1 200 OK"
+END = b"0\r\n\r\n"
+
+
+def head(*lines, status=OK):
+    return parse_head(b"\r\n".join([status, *lines]))
+
+
+def test_status_line_and_headers():
+    parsed = head(b"Content-Type: application/json", b"X-A:  b \t", b"x-a: c", b"Content-Length: 12")
+    assert (parsed.status, parsed.length, parsed.keep_alive, parsed.kind) == (200, 12, True, wire.JSON)
+    assert parsed.headers == [(b"content-type", b"application/json"), (b"x-a", b"b"), (b"x-a", b"c")]
+
+
+def test_the_same_head_again():
+    """Lines once read are remembered, and mean the same the second time."""
+    lines = [
+        b"content-type: text/event-stream",
+        b"X-Request-Id: 7",
+        b"transfer-encoding: chunked",
+        b"connection: close",
+    ]
+    for _ in range(3):
+        parsed = head(*lines)
+        assert (parsed.kind, parsed.length, parsed.keep_alive, parsed.request_id) == (wire.EVENTS, CHUNKED, False, b"7")
+        assert parsed.headers == [(b"content-type", b"text/event-stream")]
+    assert head(b"content-length: 1").keep_alive
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"HTTP/1.1 200", b"HTTP/1.0 200 OK", b"HTTP/1.1 599 Odd reason \xe9\tthing", b"HTTP/1.1 100 Continue",
+        b"HTTP/1.1 200 ",
+    ],
+)  # fmt: skip
+def test_good_status_lines(line):
+    assert head(b"content-length: 0", status=line).status == int(line[9:12])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"", b"HTTP/2 200 OK", b"HTTP/1.1 099 OK", b"HTTP/1.1 600 OK", b"HTTP/1.1 20 OK", b"HTTP/1.1 2000 OK",
+        b"HTTP/1.1  200 OK", b"http/1.1 200 OK", b"HTTP/1.1 200OK", b"HTTP/1.1 200 a\rb", b"HTTP/1.1 200 a\x00b",
+        b"HTTP/1.1 200 OK\n", b"HTTP/1.12 200 OK", b"ICY 200 OK", b" HTTP/1.1 200 OK",
+    ],
+)  # fmt: skip
+def test_bad_status_lines(line):
+    for _ in range(2):
+        with pytest.raises(WireError, match="status line"):
+            head(status=line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"no colon", b": no name", b"bad name: x", b"x : y", b" folded: x", b"\tfolded", b"x: a\rb", b"x: a\nb",
+        b"x: a\x00b", b"na\x00me: x", b"n\xe4me: x",
+    ],
+)  # fmt: skip
+def test_bad_headers(line):
+    for _ in range(2):
+        with pytest.raises(WireError):
+            head(line)
+
+
+@pytest.mark.parametrize("value", [b"+3", b"-3", b"0x3", b"3, 3", b"3 3", b"", b"3.0", b"9" * 16, b"\xb2"])
+def test_bad_lengths(value):
+    with pytest.raises(WireError, match="length"):
+        head(b"content-length: " + value)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b"content-length: 3", b"content-length: 4"],
+        [b"content-length: 3", b"transfer-encoding: chunked"],
+        [b"transfer-encoding: chunked", b"content-length: 3"],
+        [b"transfer-encoding: chunked", b"transfer-encoding: chunked"],
+        [b"transfer-encoding: gzip, chunked"],
+        [b"transfer-encoding: identity"],
+        [b"transfer-encoding: xchunked"],
+        [b"transfer-encoding: \x0bchunked"],
+    ],
+)
+def test_framings_that_contradict(lines):
+    with pytest.raises(WireError):
+        head(*lines)
+
+
+def test_equal_lengths_and_spellings():
+    assert head(b"content-length: 3", b"Content-Length:3").length == 3
+    assert head(b"content-length: 003").length == 3
+    assert head(b"Transfer-Encoding: Chunked").length == CHUNKED
+
+
+@pytest.mark.parametrize(
+    ("status", "lines", "length", "keep_alive"),
+    [
+        (OK, [], UNTIL_CLOSE, False),
+        (OK, [b"connection: keep-alive"], UNTIL_CLOSE, False),
+        (b"HTTP/1.1 204 No", [], 0, True),
+        (b"HTTP/1.1 304 Not", [b"content-length: 10"], 0, True),
+        (OK, [b"content-length: 1", b"connection: close"], 1, False),
+        (OK, [b"connection: Close", b"content-length: 1"], 1, False),
+        (b"HTTP/1.0 200 OK", [b"content-length: 1"], 1, False),
+        (b"HTTP/1.0 200 OK", [b"content-length: 1", b"connection: Keep-Alive"], 1, True),
+        (OK, [b"content-length: 1", b"connection: keep-alive, close"], 1, False),
+    ],
+)
+def test_length_and_reuse(status, lines, length, keep_alive):
+    parsed = head(*lines, status=status)
+    assert (parsed.length, parsed.keep_alive) == (length, keep_alive)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (b"application/json", wire.JSON),
+        (b"Application/JSON; charset=utf-8", wire.JSON),
+        (b"application/problem+json", wire.JSON),
+        (b"text/event-stream;charset=x", wire.EVENTS),
+        (b"Text/Event-Stream", wire.EVENTS),
+        (b"text/plain", wire.TEXT),
+        (b"application/jsonl", wire.OTHER),
+        (b"", wire.OTHER),
+    ],
+)
+def test_kinds(value, kind):
+    assert head(b"content-type: " + value).kind == kind
+
+
+def test_content_coding():
+    assert head(b"content-encoding: gzip").coded
+    assert not head(b"content-encoding: identity").coded
+
+
+def test_names_and_lines_remembered_are_bounded():
+    for number in range(3000):
+        head(b"x-%d: %d" % (number, number))
+    assert len(wire._lines) <= 1024
+    assert len(wire._names) <= 1024
+
+
+# Chunks.
+
+CHUNKS = [
+    frame(b"a"),
+    frame(b"hello\r\n0\r\n\r\n"),
+    frame(b"x" * 9000),
+    b'3;ext="a;b"\r\nabc\r\n',
+    b"00A\r\n0123456789\r\n",
+]
+PAYLOAD = b"ahello\r\n0\r\n\r\n" + b"x" * 9000 + b"abc0123456789"
+
+
+def walked(pieces):
+    """What a reader gets that walks as the upstream connection does: payload, and what stands behind the end chunk."""
+    buffer, payload, behind = b"", b"", None
+    for piece in pieces:
+        buffer += piece
+        if behind is not None:
+            continue
+        at, count, end = walk_chunks(buffer)
+        assert (count == 0) == (at == 0)
+        payload += unframe(buffer[:at]) if at else b""
+        if end >= 0:
+            behind, buffer = buffer[end:], b""
+            continue
+        buffer = buffer[at:]
+    return payload, None if behind is None else behind + buffer
+
+
+def test_whole():
+    data = b"".join(CHUNKS)
+    assert walk_chunks(data) == (len(data), 5, -1)
+    assert unframe(data) == PAYLOAD
+    assert walk_chunks(data + END) == (len(data), 5, len(data) + 3)
+    assert walk_chunks(b"") == (0, 0, -1)
+    for chunk in CHUNKS:
+        assert walk_chunks(chunk) == (len(chunk), 1, -1)
+
+
+def test_split_at_every_position():
+    small = [chunk for chunk in CHUNKS if len(chunk) < 100]
+    data = b"".join(small) + END + b"more"
+    wanted = PAYLOAD.replace(b"x" * 9000, b"")
+    for at in range(len(data) + 1):
+        assert walked([data[:at], data[at:]]) == (wanted, b"\r\nmore"), at
+
+
+def test_byte_by_byte():
+    data = b"".join(CHUNKS) + END
+    assert walked([data[at : at + 1] for at in range(len(data))]) == (PAYLOAD, b"\r\n")
+
+
+@pytest.mark.parametrize("end", [b"0\r\n", b"000\r\n", b"0;last=1\r\n", b"0 ;x\r\n"])
+def test_end_chunk_spellings(end):
+    assert walk_chunks(frame(b"a") + end) == (6, 1, 6 + len(end))
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        b"",
+        b" ",
+        b"g",
+        b"-1",
+        b"+1",
+        b"0x1",
+        b"1 1",
+        b"1_0",
+        b"123456789",
+        b"\xb2",
+        b"1\n",
+        b";x",
+        b"1;\x00",
+        b" 1",
+        b"a\r",
+    ],
+)
+def test_malformed_sizes(size):
+    with pytest.raises(WireError):
+        walk_chunks(frame(b"good") + size + b"\r\n" + b"x" * 99)
+
+
+def test_size_line_that_never_ends():
+    assert walk_chunks(b"1;" + b"x" * 900) == (0, 0, -1)
+    with pytest.raises(WireError, match="too long"):
+        walk_chunks(b"1;" + b"x" * 2000)
+
+
+@pytest.mark.parametrize("data", [b"3\r\nabcd\r\n", b"3\r\nab\r\nx", b"3\r\nabc\n\nx", b"3\r\nabc\rx"])
+def test_chunk_that_is_not_as_long_as_it_says(data):
+    with pytest.raises(WireError):
+        walk_chunks(data)
+
+
+def test_first_size():
+    assert wire.first_size(b"1f4\r\nabc") == (500, 5)
+    assert wire.first_size(b"1f") == (-1, 0)
+    with pytest.raises(WireError):
+        wire.first_size(b"zz\r\n")
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 255, 4096, 8191, 8192, 70000])
+def test_frame_and_back(size):
+    assert unframe(frame(b"y" * size)) == b"y" * size
+    assert unframe(frame(b"y" * size) * 3) == b"y" * size * 3
+    assert walk_chunks((b"%X\r\n" % size) + b"y" * size + b"\r\n")[1] == 1
