@@ -48,6 +48,9 @@ class AdminPort:
     async def stop(self) -> None:
         """Close the port; the file of a Unix socket goes with it."""
         await self._runner.cleanup()
+        self._remove_file()
+
+    def _remove_file(self) -> None:
         if self._path:
             Path(self._path).unlink(missing_ok=True)
 

@@ -1,0 +1,175 @@
+"""Changed configurations of a running `tailrace serve`: taken up by all processes or by none."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from fakes import RawClient, Upstream, chat_answer, json_answer, run, yaml_for
+from served import Served, engine, serving
+
+CHAT = "/v1/chat/completions"
+ASK: dict[str, Any] = {"model": "m", "messages": []}
+QUICK = "pre_stop: 0\n"
+RELOADS = 100
+
+
+async def rewrite(served: Served, text: str) -> None:
+    served.file.write_text(text)
+    served.signal(signal.SIGHUP)
+
+
+async def load(url: str, over: asyncio.Event, statuses: Counter[int]) -> None:
+    async with RawClient(url) as client:
+        while not over.is_set():
+            answer = await client.post(CHAT, ASK)
+            statuses[answer.status if answer.complete else 0] += 1
+
+
+def test_a_hundred_reloads_under_load_fail_no_call(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+            yaml = yaml_for(upstream, more=QUICK + "processes: 2\n")
+            async with serving(tmp_path, yaml) as it:
+                text = it.file.read_text()
+                over, statuses = asyncio.Event(), Counter[int]()
+                running = [asyncio.ensure_future(load(it.url, over, statuses)) for _ in range(4)]
+                for number in range(RELOADS):
+                    # A worker that comes and goes, and a plugin that does.
+                    other = text.replace("plugins: []", "plugins: [route]") if number % 2 else text
+                    await rewrite(
+                        it, other.replace(f'"{upstream.url}"', f'"{upstream.url}", "http://127.0.0.1:{9 + number % 2}"')
+                    )
+                    await it.generation(number + 2)
+                over.set()
+                await asyncio.gather(*running)
+                assert set(statuses) == {200}
+                assert statuses[200] > RELOADS
+                assert not [line for line in it.log if " error " in line]
+
+    run(body())
+
+
+def test_faulty_file_is_refused_and_the_last_good_one_stays(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+            yaml = yaml_for(upstream, more=QUICK + "processes: 2\n")
+            async with serving(tmp_path, yaml) as it, RawClient(it.url) as client:
+                await rewrite(it, it.file.read_text() + "nonsense: 1\n")
+                await it.until("nonsense")
+                assert (await client.post(CHAT, ASK)).status == 200
+                shown = (await it.get("/admin/config")).json()
+                assert shown["generation"] == 1
+                assert f"{it.file}:" in shown["last_error"]
+                assert "nonsense" in shown["last_error"]
+                assert "nonsense" not in shown["yaml"]
+                metrics = (await it.get("/metrics")).body.decode()
+                assert "tailrace_config_reload_failures_total 1" in metrics
+                await rewrite(it, it.file.read_text().replace("nonsense: 1", "heartbeat: 7s"))
+                await it.generation(2)
+                shown = (await it.get("/admin/config")).json()
+                assert (shown["generation"], shown["last_error"]) == (2, None)
+                assert "heartbeat: 7s" in shown["yaml"]
+
+    run(body())
+
+
+PLUGIN = """
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tailrace.proxy.plugin import Plugin
+from tailrace.proxy.config import setting
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    where: str = setting(default="")
+
+class Once(Plugin):
+    Config = Config
+
+    @asynccontextmanager
+    async def running(self):
+        if self.config.where:
+            with Path(self.config.where).open("x"):
+                pass
+        yield
+"""
+
+
+def test_file_that_one_process_cannot_take_up_is_taken_up_by_none(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "once_only.py").write_text(PLUGIN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    async def body() -> None:
+        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+            yaml = yaml_for(upstream, more=QUICK + "processes: 2\n")
+            async with serving(tmp_path, yaml) as it, RawClient(it.url) as client:
+                plugin = f"plugins: [{{'once_only:Once': {{where: {tmp_path / 'mark'}}}}}]"
+                await rewrite(it, it.file.read_text().replace("plugins: []", plugin))
+                await it.until("is refused")
+                # Only one of the two could create the file.
+                assert (tmp_path / "mark").exists()
+                assert (await it.get("/admin/config")).json()["generation"] == 1
+                generations = [
+                    line
+                    for line in (await it.get("/metrics")).body.decode().splitlines()
+                    if line.startswith("tailrace_config_generation")
+                ]
+                assert generations == ["tailrace_config_generation 1"]
+                assert (await client.post(CHAT, ASK)).status == 200
+
+    run(body())
+
+
+def test_changed_file_needs_no_signal_nor_does_one_that_it_reads(tmp_path: Path) -> None:
+    async def body() -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("first-secret-of-some-length")
+        yaml = yaml_for("http://127.0.0.1:1", more=QUICK + f"hop_key: ${{file:{secret}}}\n")
+        async with serving(tmp_path, yaml) as it:
+            secret.write_text("second-secret-of-some-length")
+            await it.generation(2)
+            it.file.write_text(it.file.read_text() + "heartbeat: 9s\n")
+            await it.generation(3)
+            shown = (await it.get("/admin/config")).json()["yaml"]
+            assert "secret-of" not in shown
+            assert "hop_key: '***'" in shown
+
+    run(body())
+
+
+def test_changed_listener_waits_for_a_restart_and_says_so(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+            async with serving(tmp_path, yaml_for(upstream, more=QUICK)) as it, RawClient(it.url) as client:
+                await rewrite(it, it.file.read_text().replace("127.0.0.1:0", "127.0.0.1:1") + "processes: 3\n")
+                await it.until("`listen`, `processes` changed: a restart puts that into effect")
+                assert (await it.get("/admin/config")).json()["restart_needed_for"] == ["listen", "processes"]
+                assert (await client.post(CHAT, ASK)).status == 200
+                async with RawClient(it.url) as another:
+                    assert (await another.post(CHAT, ASK)).status == 200
+
+    run(body())
+
+
+def test_replacement_serves_by_the_newest_file(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+            async with serving(tmp_path, yaml_for(upstream, more=QUICK)) as it:
+                await rewrite(it, it.file.read_text().replace("models: {m:", "models: {n:"))
+                await it.generation(2)
+                (old,) = it.processes
+                os.kill(old, signal.SIGKILL)
+                await it.until("it is replaced")
+                async with RawClient(it.url) as client:
+                    assert (await client.post(CHAT, ASK | {"model": "n"})).status == 200
+                    assert (await client.post(CHAT, ASK)).status == 404
+                metrics = (await it.get("/metrics")).body.decode()
+                assert "tailrace_config_generation 2" in metrics
+
+    run(body())
