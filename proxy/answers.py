@@ -71,18 +71,25 @@ def note_birth(call: Call, attempt: Attempt) -> None:
             return
 
 
-def no_answer(attempt: Attempt) -> str | None:
-    """Why a whole unary answer below 400 is none of this route, or None where it is one."""
+def wrong_head(attempt: Attempt) -> str | None:
+    """Why the head of a unary answer below 400 is none of this route, or None where it can be one."""
     route, head = attempt.call.route, attempt.head
     if head.status >= 300:
         return f"an unexpected status {head.status}"
-    if not route.expects:
-        return None
+    if route.expects and head.kind != JSON and not (head.kind == TEXT and route.text_answers):
+        return "it is not JSON"
+    return None
+
+
+def no_answer(attempt: Attempt) -> str | None:
+    """Why a whole unary answer below 400 is none of this route, or None where it is one."""
+    route, head = attempt.call.route, attempt.head
+    why = wrong_head(attempt)
+    if why is not None or not route.expects:
+        return why
     if not attempt.held_bytes:
         return "an empty body"
-    if head.kind != JSON:
-        return None if head.kind == TEXT and route.text_answers else "it is not JSON"
-    if head.coded:
+    if head.kind != JSON or head.coded:
         return None
     held = attempt.held
     body = held[0] if len(held) == 1 else b"".join(held)

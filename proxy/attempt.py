@@ -131,6 +131,8 @@ class Attempt:
         elif self.held_bytes > self._hold:
             if self.status >= 400:
                 self._lose(answers.error_of(self, b"".join(self.held)[:HOLD_ERROR], cut=True))
+            elif why := answers.wrong_head(self):
+                self._lose(bad_answer(why))
             else:
                 self._commit()
 
