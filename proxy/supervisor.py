@@ -79,6 +79,7 @@ class Supervisor:
             (sock,) = listening([Listener(address=settings.address)])
             self._admin = AdminPort(self.overview, sock, settings.token, self.tally.scrape)
             await self._admin.start()
+            log.info("admin port: %s", self._admin.shown)
 
     async def _begin(self) -> bool:
         """Start the processes; False where a signal came first."""

@@ -40,6 +40,14 @@ class AdminPort:
         )
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
 
+    @property
+    def shown(self) -> str:
+        """Its address as a URL."""
+        if self._path:
+            return f"unix:{self._path}"
+        host, port = self._socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
     async def start(self) -> None:
         """Begin to answer."""
         await self._runner.setup()

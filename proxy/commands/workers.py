@@ -65,6 +65,8 @@ class Admin:
             raise Fatal(f"no answer from {self._url}: {error.strerror or error}") from None
         except (http.client.HTTPException, ValueError):
             raise Fatal(f"{self._url} is no admin port of tailrace: its answer makes no sense") from None
+        finally:
+            self._connection.close()
         if answer.status != 200:
             told = decoded.get("error") if isinstance(decoded, dict) else None
             raise Fatal(told["message"] if isinstance(told, dict) else f"{self._url} answered {answer.status}")

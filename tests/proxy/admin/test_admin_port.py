@@ -1,0 +1,168 @@
+"""The admin port: who may use it, and what it says of processes and workers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import RawClient, Upstream, chat_answer, json_answer, run, yaml_for
+from served import Served, engine, serving
+from tailrace.proxy.cli import main
+
+CHAT = "/v1/chat/completions"
+ASK: dict[str, Any] = {"model": "m", "messages": []}
+QUICK = "pre_stop: 0\n"
+
+
+async def command(*arguments: str) -> int:
+    """A command in a thread: it blocks, and what it talks to runs beside it."""
+    return await asyncio.to_thread(main, arguments)
+
+
+async def drain(served: Served, action: str, body: bytes) -> Any:
+    async with RawClient(served.admin) as client:
+        return await client.post(f"/admin/workers/{action}", body)
+
+
+def test_drained_worker_gets_no_calls_from_any_process(tmp_path: Path) -> None:
+    async def body() -> None:
+        healthy = engine(json_answer(chat_answer("hi")))
+        async with Upstream(healthy) as one, Upstream(healthy) as two:
+            async with serving(tmp_path, yaml_for(one, two, more=QUICK + "processes: 2\n")) as it:
+                answer = await drain(it, "drain", b'{"worker": "%b"}' % one.url.encode())
+                assert (answer.status, answer.json()) == (200, {"worker": one.url, "drained": True})
+                os.kill(it.processes[0], signal.SIGKILL)
+                await it.until("it is replaced")
+                while (await it.get("/readyz")).json()["processes"]["serving"] < 2:
+                    pass
+                for _ in range(8):
+                    async with RawClient(it.url) as client:
+                        assert (await client.post(CHAT, ASK)).status == 200
+                assert not [request for request in one.requests if request.method == "POST"]
+                shown = {worker["worker"]: worker for worker in (await it.get("/admin/workers")).json()["workers"]}
+                assert [(shown[u.url]["drained"], shown[u.url]["eligible"]) for u in (one, two)] == [
+                    (True, False),
+                    (False, True),
+                ]
+                await drain(it, "drain", b'{"worker": "%b"}' % two.url.encode())
+                unready = await it.get("/readyz")
+                assert (unready.status, unready.json()["reasons"]) == (503, ["no worker takes calls"])
+                await drain(it, "undrain", b'{"worker": "%b"}' % one.url.encode())
+                async with RawClient(it.url) as client:
+                    assert (await client.post(CHAT, ASK)).status == 200
+
+    run(body())
+
+
+def test_faulty_requests_are_told_in_json(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with serving(tmp_path, yaml_for("http://127.0.0.1:1", more=QUICK)) as it:
+            for answer, status, code in (
+                (await it.get("/nowhere"), 404, "not_found"),
+                (await it.get("/admin/workers/drain"), 405, "method_not_allowed"),
+                (await drain(it, "drain", b"nonsense"), 400, "bad_request"),
+                (await drain(it, "drain", b'{"worker": 3}'), 400, "bad_request"),
+                (await drain(it, "drain", b'{"worker": "http://127.0.0.1:2"}'), 404, "unknown_worker"),
+                (await drain(it, "undrain", b'{"worker": "no url"}'), 404, "unknown_worker"),
+                (await drain(it, "drain", b"x" * 70_000), 413, "request_entity_too_large"),
+            ):
+                assert (answer.status, answer.json()["error"]["code"]) == (status, code)
+
+    run(body())
+
+
+def test_token_is_asked_for_everywhere_but_at_the_probes(tmp_path: Path) -> None:
+    async def body() -> None:
+        admin = f"admin: {{address: 'unix:{tmp_path / 'admin.sock'}', token: let-me-in}}\n"
+        async with serving(tmp_path, yaml_for("http://127.0.0.1:1", more=QUICK + admin)) as it:
+            for path in ("/metrics", "/admin/workers", "/admin/config", "/nowhere"):
+                for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "let-me-in"}):
+                    refused = await it.get(path, headers)
+                    assert (refused.status, refused.json()["error"]["code"]) == (401, "unauthorized")
+            assert (await it.get("/healthz")).status == 200
+            assert (await it.get("/readyz")).json()["processes"]["serving"] == 1
+            allowed = await it.get("/admin/config", {"authorization": "Bearer let-me-in"})
+            assert allowed.status == 200
+            assert "let-me-in" not in allowed.body.decode()
+
+    run(body())
+
+
+def test_metrics_are_the_sum_over_processes_and_outlive_them(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+            async with serving(tmp_path, yaml_for(upstream, more=QUICK + "processes: 2\n")) as it:
+                for _ in range(6):
+                    async with RawClient(it.url) as client:
+                        assert (await client.post(CHAT, ASK)).status == 200
+                line = 'tailrace_requests_total{route="chat",model="m",outcome="completed",code="200"} 6'
+                assert line in (await it.get("/metrics")).body.decode()
+                for process in it.processes:
+                    os.kill(process, signal.SIGKILL)
+                while line not in (await it.get("/metrics")).body.decode():
+                    pass
+
+    run(body())
+
+
+def test_health_of_the_data_port_does_not_pass_through_plugins(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "closed.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from tailrace.proxy.plugin import Plugin\n"
+        "from tailrace.proxy.fault import Reject\n"
+        "@dataclass(frozen=True)\n"
+        "class Config: pass\n"
+        "class Closed(Plugin):\n"
+        "    Config = Config\n"
+        "    def on_open(self, call): raise Reject(401, 'no_key', 'No.')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    async def body() -> None:
+        yaml = yaml_for("http://127.0.0.1:1", plugins="['closed:Closed']", more=QUICK)
+        async with serving(tmp_path, yaml) as it, RawClient(it.url) as client:
+            for path, status in (("/healthz", 200), ("/v1/models", 401), ("/healthz", 200), ("/v1/models", 401)):
+                assert (await client.get(path)).status == status
+            assert (await client.get("/readyz")).status in (200, 503)
+            await client.request("POST", "/healthz", b"{}")
+            assert (await client.read_answer()).status == 401
+
+    run(body())
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
+    return lambda: capsys.readouterr().out
+
+
+def test_workers_command_lists_and_drains(tmp_path: Path, printed: Callable[[], str]) -> None:
+    async def body() -> None:
+        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+            yaml = yaml_for(upstream, more=QUICK + "admin: {address: 127.0.0.1:0, token: let-me-in}\n")
+            async with serving(tmp_path, yaml) as it:
+                url = (await it.until("admin port", it.log)).rpartition(" ")[2]
+                admin = ("--admin", url, "--token", "let-me-in")
+                assert await command("workers", "list", *admin) == 0
+                head, row = printed().splitlines()
+                assert head.split()[:2] == ["WORKER", "POOLS"]
+                assert row.split()[:3] == [upstream.url, "model:m", "yes"]
+                assert await command("workers", "drain", upstream.url, *admin) == 0
+                assert printed() == f"{upstream.url} gets no new calls\n"
+                assert await command("workers", "list", *admin) == 0
+                assert printed().splitlines()[1].split()[2] == "no"
+                assert await command("workers", "undrain", upstream.url, *admin) == 0
+                assert await command("workers", "list", "--admin", url) == 1
+                assert await command("workers", "drain", "http://127.0.0.1:9", *admin) == 1
+
+    run(body())
+
+
+def test_workers_command_without_a_gateway_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["workers", "list", "--admin", "http://127.0.0.1:1"]) == 1
+    assert capsys.readouterr().err == "tailrace: no answer from http://127.0.0.1:1: Connection refused\n"
+    assert main(["workers", "list", "--admin", "ftp://x"]) == 1
