@@ -9,16 +9,6 @@ from tailrace.proxy.outcome import Usage
 HeaderList = list[tuple[bytes, bytes]]
 
 
-class _NoTrailers(HeaderList):
-    """Where a parser puts trailers: nothing behind a body may pass for a header, nor take memory."""
-
-    def append(self, _: tuple[bytes, bytes]) -> None:
-        return
-
-
-NO_TRAILERS: HeaderList = _NoTrailers()
-
-
 class RequestHead:
     """The head of a client's request, as received; header names keep their case in `headers`.
 

@@ -18,7 +18,7 @@ from tailrace.proxy.body import invalid
 from tailrace.proxy.call import Call
 from tailrace.proxy.errors import answer as error_answer
 from tailrace.proxy.fault import Fault, Reject
-from tailrace.proxy.head import NO_TRAILERS, HeaderList, RequestHead
+from tailrace.proxy.head import HeaderList, RequestHead
 from tailrace.proxy.intake import check_length, head_too_large, read_head, without_offer
 from tailrace.proxy.repeat import Repeat
 from tailrace.proxy.serve import serve
@@ -53,6 +53,7 @@ class ClientConnection(Answering):
         "_head_size",
         "_head_url",
         "_headers",
+        "_in_body",
         "_lane",
         "_length",
         "_lingering",
@@ -82,6 +83,7 @@ class ClientConnection(Answering):
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
         self._headers: HeaderList = []
+        self._in_body = False
         # The last head and what was found for it: most requests of a connection repeat it.
         self._head: RequestHead | None = None
         self._head_url = b""
@@ -207,11 +209,14 @@ class ClientConnection(Answering):
         self._url = b""
         self._length = b""
         self._headers = []
+        self._in_body = False
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_body:
+            return  # a trailer: nothing behind a body may pass for a header, nor take memory
         if len(name) == 14 and name.lower() == b"content-length":
             # Kept apart: it differs where all else is the same, and the parser has checked that it came once.
             check_length(value, self.service.chain.limits.body)
@@ -250,7 +255,7 @@ class ClientConnection(Answering):
         self._reading = call = Call(self.service.next_id(), self._serving, self, head, self._route, peer)
         if head.version == "1.0" or not parser.should_keep_alive():
             call.keep_alive = False
-        self._headers = NO_TRAILERS
+        self._in_body = True
         self._body_since = self.service.clock.now
         self._queue.append(call)
 
