@@ -9,7 +9,6 @@ import pytest
 from fakes import (
     RawClient,
     Upstream,
-    chat_answer,
     chat_chunk,
     chunked,
     gateway,
@@ -23,18 +22,8 @@ from fakes import (
 from tailrace.proxy.fleet import ModelEntry
 from tailrace.proxy.outcome import AttemptEnd, Ending
 
-from cases.scene import CHAT, DONE, END, FINISH, PATH, ROLE, STREAM, closed_promptly, errors_of, framed, scene, until
-
-WELL = json_answer(chat_answer("well"))
-
-
-async def silent(conn, request):
-    await conn.wait_closed()
-
-
-async def head_only(conn, request):
-    await conn.send(sse_head())
-    await conn.wait_closed()
+from cases.scene import CHAT, DONE, END, FINISH, PATH, ROLE, STREAM, closed_promptly, framed, scene, until
+from cases.scripts import WELL, head_only, silent, ticking
 
 
 async def comments_only(conn, request):
@@ -42,22 +31,6 @@ async def comments_only(conn, request):
     while True:
         await conn.send(chunked(b": busy\n\n"))
         await asyncio.sleep(0.02)
-
-
-async def then_silent(conn, request):
-    await conn.send(sse_head() + framed([ROLE, chat_chunk("a")]))
-    await conn.wait_closed()
-
-
-def ticking(count, pause):
-    async def script(conn, request):
-        await conn.send(sse_head() + chunked(ROLE))
-        for number in range(count):
-            await conn.send(chunked(chat_chunk(str(number))))
-            await asyncio.sleep(pause)
-        await conn.send(framed([FINISH, DONE]) + END)
-
-    return script
 
 
 def test_TMO_01_long_but_healthy_stream_is_not_cut():
@@ -215,7 +188,7 @@ def test_TMO_06_black_holed_worker(monkeypatch):
 
     async def body():
         async with Upstream(slow) as well:
-            dead = "http://127.0.0.1:%d" % listening.getsockname()[1]
+            dead = f"http://127.0.0.1:{listening.getsockname()[1]}"
             yaml = yaml_for(dead, well, more="timeouts: {connect: 0.3, first_content_base: 0.5}")
             async with gateway(yaml) as process, RawClient(process.doors[0].shown) as client:
                 pool = process.pools["model:m"]
@@ -277,108 +250,6 @@ def test_TMO_08_prompt_size_widens_the_limit():
         async with scene(slow, more=limits) as s:
             assert (await s.ask(CHAT)).status == 504
             assert (await s.ask({**CHAT, "messages": [{"role": "user", "content": "x" * 200_000}]})).status == 200
-
-    run(body())
-
-
-def test_TMO_09_gap():
-    """A stream that falls silent ends by UPD-02."""
-
-    async def body():
-        async with scene(then_silent, more="timeouts: {gap: 0.3}\nheartbeat: 0") as s:
-            answer = await s.ask()
-            assert not answer.complete
-            assert answer.body.startswith(ROLE + chat_chunk("a"))
-            assert [error["code"] for error in errors_of(answer.body)] == ["upstream_timeout"]
-            assert (await s.outcome()).status == 504
-            await until(lambda: s.upstream.closed_at, "the worker's connection stayed open")
-
-    run(body())
-
-
-@pytest.mark.parametrize("script", ["drip", "silence", "stream"])
-def test_TMO_09_total_limit(script):
-    async def drip(conn, request):
-        await conn.send(sse_head() + framed([ROLE, chat_chunk("a")]))
-        for byte in chat_chunk("b" * 500):
-            await conn.send(chunked(bytes([byte])))
-            await asyncio.sleep(0.02)
-
-    scripts = {"drip": drip, "silence": silent, "stream": ticking(1000, 0.02)}
-
-    async def body():
-        async with scene(scripts[script], more="timeouts: {total: 0.5, gap: 0.3, first_content_base: 5}") as s:
-            answer = await s.ask()
-            if script == "silence":
-                assert answer.status == 504
-            else:
-                assert not answer.complete
-                assert b"[DONE]" not in answer.body
-                assert bool(errors_of(answer.body.rpartition(b"\n\n")[0] + b"\n\n")) == (script == "stream")
-            outcome = await s.outcome()
-            assert (outcome.ending, outcome.status) == (Ending.DEADLINE, 504)
-            await until(lambda: s.upstream.closed_at, "the worker's connection stayed open")
-
-    run(body())
-
-
-def test_TMO_09_stalled_reader_is_cut():
-    """A client that takes nothing for `client_write` is cut, and the worker's silence is not counted meanwhile."""
-
-    async def flooding(conn, request):
-        await conn.send(sse_head() + framed([ROLE, chat_chunk("a")]))
-        while True:
-            await conn.send(chunked(b": " + b"x" * 16384 + b"\n\n"))
-
-    async def body():
-        async with scene(flooding, more="timeouts: {client_write: 0.8, gap: 0.3}\nheartbeat: 0") as s:
-            client = await s.begin()
-            await client.read_until(b'"a"')
-            connection = next(iter(s.process.service.connections))
-            await until(lambda: connection.paused, "backpressure")
-            await until(lambda: not s.upstream.connections[0]._writable.is_set(), "backpressure at the worker")
-            await asyncio.sleep(0.4)
-            assert not s.witness.outcomes, "the gap limit hit a worker that was held back"
-            assert connection.transport.get_write_buffer_size() < 1 << 20
-            assert (await s.outcome()).ending is Ending.CLIENT_GONE
-            await until(lambda: s.upstream.closed_at, "the worker's connection stayed open")
-
-    run(body())
-
-
-def test_TMO_09_slow_reader_gets_everything():
-    """Backpressure both ways loses nothing, and silence after a pause is counted anew."""
-    pieces = [ROLE, *[chat_chunk("x" * 20_000)] * 300, FINISH, DONE]
-
-    async def body():
-        async with scene(sse_answer(pieces), more="timeouts: {gap: 0.4}") as s:
-            client = await s.begin()
-            await client.read_head()
-            await asyncio.sleep(1.0)
-            size = 0
-            while (chunk := await client.read_chunk()) is not None and chunk[0]:
-                size += len(chunk[0])
-            assert chunk is not None
-            assert size == sum(map(len, pieces))
-
-    run(body())
-
-
-def test_TMO_09_answer_is_cut_for_a_client_that_never_reads_it():
-    """Also when the call itself is over and only its bytes wait."""
-
-    async def body():
-        async with scene(json_answer(chat_answer("x" * 1_000_000)), more="timeouts: {client_write: 0.3}") as s:
-            client = await s.client()
-            for _ in range(12):
-                await client.request("POST", PATH, b'{"model":"m"}')
-            await until(lambda: bool(s.witness.outcomes), "the first answer")
-            await until(lambda: not s.process.service.connections, "the stalled client stayed")
-            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-                for _ in range(12):
-                    answer = await client.read_answer()
-                    if not answer.complete:
-                        raise ConnectionResetError
 
     run(body())
 
