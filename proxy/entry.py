@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from tailrace.proxy import registry
 from tailrace.proxy.config import Above, AtLeast, Flaws, Node, decode_as, setting
+from tailrace.proxy.config.shapes import record_of
 from tailrace.proxy.pipeline import Link
 from tailrace.proxy.plugin import AnyPlugin, Key
 
@@ -97,12 +98,13 @@ class PluginEntry:
 
     def to_plain(self) -> dict[str, object]:
         """The entry as YAML would have it, defaults filled in."""
-        plain: dict[str, object] = {self.name: self.config}
-        for field in dataclasses.fields(Terms):
-            value = getattr(self.terms, field.name)
-            if value != field.default:
-                plain[field.name] = value
-        return plain
+        terms = record_of(Terms).plain(self.terms)
+        given = {
+            field.name: terms[field.name]
+            for field in dataclasses.fields(Terms)
+            if getattr(self.terms, field.name) != field.default
+        }
+        return {self.name: record_of(type(self.config)).plain(self.config), **given}
 
     @classmethod
     def node_schema(cls, nested: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:

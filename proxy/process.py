@@ -25,6 +25,7 @@ from tailrace.proxy.configuration import understand
 from tailrace.proxy.control import Channel, Refused, Start
 from tailrace.proxy.pipeline import ChainError
 from tailrace.proxy.role import Process, Role, Seat, Staged
+from tailrace.proxy.roll import described
 from tailrace.proxy.stall import Watchdog
 
 log = logging.getLogger("tailrace")
@@ -179,29 +180,6 @@ class Occupant:
             if worker.drained != (worker.name in names):
                 worker.drained = worker.name in names
                 worker.changed()
-
-
-def described(worker: Any) -> dict[str, Any]:
-    """A worker as `tailrace workers` and the admin port show it."""
-    standing = worker.standing
-    return {
-        "worker": worker.name,
-        "pools": [pool.name for pool in worker.pools],
-        "eligible": worker.eligible,
-        "drained": worker.drained,
-        "inflight": worker.inflight,
-        "standing": {
-            "ready": standing.ready,
-            "draining": standing.draining,
-            "dead": standing.dead,
-            "running": standing.running,
-            "waiting": standing.waiting,
-            "kv_use": standing.kv_use,
-            "tokens_per_second": standing.tokens_per_second,
-            "models": standing.models,
-            "reason": standing.reason,
-        },
-    }
 
 
 async def occupy(sock: socket.socket) -> int:

@@ -90,13 +90,19 @@ def place(frame: FrameType | None) -> str:
     innermost = _shown(frame)
     walk: FrameType | None = frame
     while walk is not None:
-        module = walk.f_globals.get("__name__", "")
+        module = _module(walk)
         if not module.startswith(_CORE) and module.partition(".")[0] not in sys.stdlib_module_names:
             return f"in {_shown(walk)}" if walk is frame else f"in {_shown(walk)}, at {innermost}"
         walk = walk.f_back
     return f"in {innermost}"
 
 
+def _module(frame: FrameType) -> str:
+    """A frame's module; the one that was started with `-m` calls itself by another name."""
+    spec = frame.f_globals.get("__spec__")
+    return str(frame.f_globals.get("__name__", "?") if spec is None else spec.name)
+
+
 def _shown(frame: FrameType) -> str:
     code = frame.f_code
-    return f"{frame.f_globals.get('__name__', '?')}.{code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
+    return f"{_module(frame)}.{code.co_qualname} ({code.co_filename}:{frame.f_lineno})"

@@ -1,0 +1,135 @@
+"""`tailrace check`: what a file means, and what is wrong with one."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from tailrace.proxy.cli import main
+
+GOOD = """\
+listen:
+  - address: 127.0.0.1:8443
+    trusted_proxies: [10.0.0.0/8, unix]
+processes: 2
+admin: {address: 0.0.0.0:9090, token: "${TOKEN}"}
+models:
+  chat: {pool: gpu, as: org/chat-7b}
+  tuned: {pool: gpu, lora: mine}
+default_model: chat
+pools:
+  gpu:
+    workers: ["http://127.0.0.1:8000", unix:/run/engine.sock]
+    api_key: ${KEY}
+plugins:
+  - route: {policy: round_robin}
+    when: {model: [chat, tuned], stream: true}
+    on_error: open
+routes:
+  - {path: /v1/custom/*, pool: gpu}
+"""
+MEANT = """\
+{file}: a gateway in 2 processes
+listeners
+  127.0.0.1:8443 (trusts 10.0.0.0/8, unix)
+admin port
+  0.0.0.0:9090 (with a token)
+plugins, in the order of a request
+  1. route (when it fails, calls pass; only where model is chat or tuned; only where stream is true)
+     phases: score_workers
+     policy: round_robin
+models
+  chat -> gpu (served as org/chat-7b; the default)
+  tuned -> gpu (adapter mine)
+pools
+  gpu (API key ***)
+    http://127.0.0.1:8000
+    unix:/run/engine.sock
+further paths
+  POST /v1/custom/* -> gpu
+"""
+
+
+@pytest.fixture(autouse=True)
+def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "token-that-nobody-sees")
+    monkeypatch.setenv("KEY", "key-that-nobody-sees")
+
+
+def written(folder: Path, text: str) -> str:
+    file = folder / "file.yaml"
+    file.write_text(text)
+    return str(file)
+
+
+def test_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path, GOOD)
+    assert main(["check", file]) == 0
+    assert capsys.readouterr().out == MEANT.format(file=file)
+
+
+def test_whole_file_is_shown_without_secrets_and_means_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", "--yaml", written(tmp_path, GOOD)]) == 0
+    first = capsys.readouterr().out
+    assert "nobody-sees" not in first
+    assert "gap: 1m" in first
+    assert main(["check", "--yaml", written(tmp_path, first)]) == 0
+    assert capsys.readouterr().out == first
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("listen: 127.0.0.1:1\nmodels: {m: {pool: none}}\n", "1: models.m: there is no pool 'none'"),
+        ("listen: 127.0.0.1:1\nmodls: {}\n", "2: "),
+        ("listen: [\n", ": not YAML"),
+        ("role: edgy\n", "1: role: there is no role 'edgy'"),
+        ("role: [gateway]\nlisten: 127.0.0.1:1\nmodels: {m: {workers: [http://a:1]}}\n", "1: role: "),
+        ("listen: 127.0.0.1:1\nmodels: {m: {workers: ['http://a:1']}}\nplugins: [rute]\n", "did you mean 'route'?"),
+        ("listen: nowhere\nmodels: {m: {workers: ['http://a:1']}}\n", "1: listen: 'nowhere'"),
+        ("a: ${NOT_SET_ANYWHERE}\n", "`NOT_SET_ANYWHERE` is not set"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "serve"])
+def test_fault_is_one_line_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, text: str, fault: str
+) -> None:
+    file = written(tmp_path, text)
+    assert main([command, file]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert [line for line in shown.err.splitlines() if line.startswith(f"{file}:") and fault in line]
+
+
+def test_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(tmp_path / "none.yaml")
+    assert main(["check", file]) == 2
+    assert capsys.readouterr().err == f"{file}:1: the file cannot be read: No such file or directory\n"
+
+
+def test_chain_that_cannot_be_is_refused_at_the_list_of_plugins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "misspelt_phase.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from tailrace.proxy.plugin import Plugin\n"
+        "@dataclass(frozen=True)\n"
+        "class Config: pass\n"
+        "class Misspelt(Plugin):\n"
+        "    Config = Config\n"
+        "    def on_opened(self, call): pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    text = "listen: 127.0.0.1:1\nmodels: {m: {workers: ['http://a:1']}}\nplugins: ['misspelt_phase:Misspelt']\n"
+    file = written(tmp_path, text)
+    assert main(["check", file]) == 2
+    assert capsys.readouterr().err.startswith(f"{file}:3: plugin 'misspelt_phase:Misspelt' has a method 'on_opened'")
+
+
+@pytest.mark.parametrize("name", ["gateway.yaml", "worker.yaml", "demo.yaml", "demo-worker.yaml"])
+def test_files_of_the_package_are_good(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(files("tailrace.config").joinpath(name))]) == 0
+    assert capsys.readouterr().out

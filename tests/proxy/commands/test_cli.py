@@ -1,0 +1,164 @@
+"""The command line itself, and what `serve` says when it cannot begin."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import run, yaml_for
+from served import launch, serving
+from tailrace.proxy import cli
+from tailrace.proxy.cli import main
+
+COMMANDS = ("serve", "check", "workers", "init", "schema", "demo", "version", "sim")
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    for command in COMMANDS:
+        assert f"\n    {command} " in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_of_its_own(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: tailrace {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["serv"], ["serve"], ["workers"], ["demo", "--workers", "x"]])
+def test_wrong_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: tailrace")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    assert capsys.readouterr().out.startswith("tailrace 0.")
+
+
+def test_interrupted_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.version, "run", interrupt)
+    assert main(["version"]) == 130
+
+
+async def failed(file: Path) -> tuple[int, str, str]:
+    process = await launch("serve", str(file))
+    out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+def test_address_in_use_is_one_clear_line(tmp_path: Path) -> None:
+    async def body() -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            file = tmp_path / "gateway.yaml"
+            for key, text in (
+                ("listen", yaml_for("http://127.0.0.1:1").replace("127.0.0.1:0", address) + "admin: off\n"),
+                ("admin", yaml_for("http://127.0.0.1:1") + f"admin: {address}\n"),
+            ):
+                file.write_text(text)
+                code, out, err = await failed(file)
+                assert (code, out) == (1, ""), key
+                assert err == f"tailrace: cannot listen on {address}: address already in use\n"
+
+    run(body())
+
+
+def test_socket_that_may_not_be_made(tmp_path: Path) -> None:
+    async def body() -> None:
+        file = tmp_path / "gateway.yaml"
+        yaml = yaml_for("http://127.0.0.1:1").replace("[127.0.0.1:0]", f"unix:{tmp_path}/none/s")
+        file.write_text(yaml + "admin: off")
+        code, _, err = await failed(file)
+        assert (code, err) == (1, f"tailrace: cannot listen on unix:{tmp_path}/none/s: no such file or directory\n")
+
+    run(body())
+
+
+BROKEN = """
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from tailrace.proxy.plugin import Plugin
+
+@dataclass(frozen=True)
+class Config: pass
+
+class Broken(Plugin):
+    Config = Config
+
+    @asynccontextmanager
+    async def running(self):
+        raise OSError(2, "No such file or directory", "keys.yaml")
+        yield
+"""
+
+
+def test_plugin_that_cannot_start_is_told_and_nothing_is_left(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "broken_start.py").write_text(BROKEN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    async def body() -> None:
+        yaml = yaml_for("http://127.0.0.1:1", plugins="['broken_start:Broken']", more="processes: 2\n")
+        async with serving(tmp_path, yaml, ready=False) as it:
+            assert await it.end() == 1
+            assert it.out == []
+            assert "tailrace: [Errno 2] No such file or directory: 'keys.yaml'" in it.log
+
+    run(body())
+
+
+DYING = """
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from tailrace.proxy.plugin import Plugin
+from contextlib import asynccontextmanager
+
+@dataclass(frozen=True)
+class Config: pass
+
+class Dying(Plugin):
+    Config = Config
+
+    @asynccontextmanager
+    async def running(self):
+        if Path("%s").exists():
+            os._exit(7)
+        yield
+"""
+
+
+def test_crash_loop_is_reported_and_ends_when_nobody_serves(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "dying_start.py").write_text(DYING % (tmp_path / "die"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    async def body() -> None:
+        yaml = yaml_for("http://127.0.0.1:1", plugins="['dying_start:Dying']")
+        async with serving(tmp_path, yaml) as it:
+            (tmp_path / "die").touch()
+            os.kill(it.processes[0], signal.SIGKILL)
+            assert await it.end() == 1
+            told = [line for line in it.log if "process 0 cannot be replaced" in line]
+            assert len(told) == 5
+            assert it.log[-1] == (
+                "tailrace: no process can serve any more: process 0 ended at its start, with exit code 7"
+            )
+
+    run(body())

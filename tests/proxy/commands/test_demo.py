@@ -1,0 +1,77 @@
+"""`tailrace demo`, from its first line to its last process."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+from fakes import run
+from openai import AsyncOpenAI
+from served import Served, children, ended, launch
+
+
+def family(pid: int) -> list[int]:
+    """A process with all that it has started, and what those have."""
+    return [pid, *(other for child in children(pid) for other in family(child))]
+
+
+async def conversation(url: str) -> str:
+    async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none-needed") as client:
+        text = ""
+        stream = await client.chat.completions.create(
+            model="demo", stream=True, max_tokens=6, messages=[{"role": "user", "content": "Hello!"}]
+        )
+        async for chunk in stream:
+            text += chunk.choices[0].delta.content or "" if chunk.choices else ""
+        return text
+
+
+def test_demo_answers_the_sdk_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def body() -> None:
+        process = await launch("demo", "--port", "0")
+        demo = Served(process, tmp_path, "")
+        try:
+            url = (await demo.until("ready http", demo.out)).removeprefix("ready ")
+            await demo.until("Ctrl-C ends it.", demo.out)
+            assert any(f"curl -N {url}/v1/chat/completions" in line for line in demo.out)
+            assert (await conversation(url)).strip()
+            everybody = family(process.pid)
+            # Itself; a gateway; two sidecars, each with its engine and the engine's keeper.
+            assert len(everybody) == 1 + 1 + 2 * 3
+            demo.signal(signal.SIGINT)
+            assert await demo.end() == 0
+            await ended(*everybody)
+            assert all(line.startswith("engine | ") for line in demo.log)
+        finally:
+            await demo.kill()
+
+    run(body())
+
+
+def test_killed_demo_leaves_nothing_behind_either(tmp_path: Path) -> None:
+    async def body() -> None:
+        process = await launch("demo", "--port", "0", "--workers", "1")
+        demo = Served(process, tmp_path, "")
+        try:
+            await demo.until("ready http", demo.out)
+            everybody = family(process.pid)
+            demo.signal(signal.SIGKILL)
+            await ended(*everybody)
+        finally:
+            await demo.kill()
+
+    run(body())
+
+
+def test_demo_on_a_taken_port_is_one_clear_line() -> None:
+    async def body() -> None:
+        server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            process = await launch("demo", "--port", str(port), "--workers", "1")
+            out, err = await process.communicate()
+        assert (process.returncode, out) == (1, b"")
+        assert err.decode() == f"tailrace: cannot listen on 127.0.0.1:{port}: address already in use\n"
+
+    run(body())
