@@ -15,6 +15,7 @@ from tailrace.proxy.watchfiles import Watch
 
 log = logging.getLogger("tailrace")
 LOOK = 1.0
+SETTLED = 0.2
 PREPARE_LIMIT = 30.0
 
 
@@ -33,6 +34,10 @@ class Reloader:
         while True:
             await asyncio.sleep(LOOK)
             if self._watch.changed():
+                # Whoever writes it may not be done yet.
+                await asyncio.sleep(SETTLED)
+                while self._watch.changed():  # noqa: ASYNC110 - nobody tells when a file is whole
+                    await asyncio.sleep(SETTLED)
                 await self.reload()
 
     async def reload(self) -> bool:

@@ -23,17 +23,10 @@ _CORE = "tailrace.proxy"
 
 
 class Watchdog:
-    """Watches the loop it is started on. `lag` is called with the lateness of each tick, in seconds."""
+    """Watches the loop it is started on; `clock` counts the seconds."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        lag: Callable[[float], None] | None = None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._loop = loop
-        self._lag = lag
         self._clock = clock
         self._due = 0.0
         self._seen = ""
@@ -59,8 +52,6 @@ class Watchdog:
 
     def _tick(self) -> None:
         late = self._clock() - self._due
-        if self._lag is not None:
-            self._lag(max(late, 0.0))
         if late >= LIMIT:
             self._tell(late)
         self._seen = ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import resource
 import signal
 import socket
@@ -205,5 +204,5 @@ def raise_file_limit() -> None:
             soft = hard
         except (OSError, ValueError) as error:
             log.warning("the limit of open files stays at %d: %s", soft, error)
-    if 0 <= soft < ENOUGH_FILES and os.getuid() != 0:
+    if 0 <= soft < ENOUGH_FILES:
         log.warning("at most %d files can be open at once: every stream takes two (see `ulimit -Hn`)", soft)

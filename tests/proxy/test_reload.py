@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from certificates import Authority
 from fakes import RawClient, Upstream, chat_answer, json_answer, run, yaml_for
 from served import Served, engine, serving
 
@@ -171,5 +172,25 @@ def test_replacement_serves_by_the_newest_file(tmp_path: Path) -> None:
                     assert (await client.post(CHAT, ASK)).status == 404
                 metrics = (await it.get("/metrics")).body.decode()
                 assert "tailrace_config_generation 2" in metrics
+
+    run(body())
+
+
+def test_changed_certificate_is_taken_up_without_a_reload(tmp_path: Path) -> None:
+    async def body() -> None:
+        authority = Authority(tmp_path)
+        pair = authority.issue("server")
+        tls = f"[{{address: '127.0.0.1:0', tls: {{cert: '{pair.cert}', key: '{pair.key}'}}}}]"
+        yaml = yaml_for("http://127.0.0.1:1", more=QUICK + "processes: 2\n").replace("[127.0.0.1:0]", tls)
+        async with serving(tmp_path, yaml) as it:
+            assert it.url.startswith("https://127.0.0.1:")
+            async with RawClient(it.url, tls=authority.trusting()) as client:
+                assert (await client.get("/healthz")).status == 200
+            authority.issue("server")
+            for index in range(2):
+                while not any(f"gateway[{index}]: " in line and "read again" in line for line in it.log):
+                    await asyncio.sleep(0.02)
+            async with RawClient(it.url, tls=authority.trusting()) as client:
+                assert (await client.get("/healthz")).status == 200
 
     run(body())
