@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import socket
@@ -121,24 +122,29 @@ class Door:
 def bind(listener: Listener) -> socket.socket:
     """A listening socket for an address; raises OSError."""
     host, port = split_listen(listener.address)
-    if port < 0:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        _remove_stale(host)
-        sock.bind(host)
-    else:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind((host, port))
-    sock.listen(BACKLOG)
-    sock.setblocking(False)
+    family = socket.AF_UNIX if port < 0 else socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_UNIX:
+            _remove_stale(host)
+            sock.bind(host)
+        else:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind((host, port))
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
     return sock
 
 
 def _remove_stale(path: str) -> None:
-    """Remove a socket file that nobody listens on any more."""
+    """Remove a socket file that nobody listens on any more; anything else that stands there stays."""
+    if Path(path).exists() and not Path(path).is_socket():
+        raise OSError(errno.EEXIST, f"{path} exists and is no socket")
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         probe.connect(path)
@@ -147,6 +153,6 @@ def _remove_stale(path: str) -> None:
     except ConnectionRefusedError:
         Path(path).unlink(missing_ok=True)
     else:
-        raise OSError(98, f"somebody listens on {path} already")
+        raise OSError(errno.EADDRINUSE, f"somebody listens on {path} already")
     finally:
         probe.close()
