@@ -26,10 +26,9 @@ def full_collections() -> int:
     return int(gc.get_stats()[2]["collections"])
 
 
-def cycles(count: int) -> None:
-    for _ in range(count):
-        one: list[Any] = []
-        one.append(one)
+def allocate(count: int) -> list[Any]:
+    """Objects that stay: the collector looks at the old ones only once there are many new ones."""
+    return [[] for _ in range(count)]
 
 
 def test_no_full_collection_while_a_call_runs_and_one_when_idle() -> None:
@@ -39,12 +38,13 @@ def test_no_full_collection_while_a_call_runs_and_one_when_idle() -> None:
         taken_over.start()
         before = full_collections()
         # Enough for the usual thresholds to collect in full several times over.
-        cycles(collection.YOUNG * (collection.MIDDLE + 1) * 12)
+        kept = allocate(collection.YOUNG * (collection.MIDDLE + 1) * 12)
         assert full_collections() == before
         assert not taken_over.due()
         service.active = 0
         assert taken_over.due()
         taken_over.stop()
+        assert kept
 
     run(body())
 
@@ -54,11 +54,12 @@ def test_growth_without_an_idle_moment_forces_one(monkeypatch: pytest.MonkeyPatc
         service: Any = SimpleNamespace(loop=asyncio.get_running_loop(), active=1)
         taken_over = Collection(service)
         taken_over.start()
-        cycles(collection.YOUNG * (collection.MIDDLE + 1) * 4)
+        kept = allocate(collection.YOUNG * (collection.MIDDLE + 1) * 4)
         assert not taken_over.due()
         monkeypatch.setattr(collection, "resident", lambda: resident() + collection.GROWTH * 2)
         assert taken_over.due()
         taken_over.stop()
+        assert kept
 
     run(body())
 
