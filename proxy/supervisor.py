@@ -30,7 +30,6 @@ from tailrace.proxy.tally import Tally
 
 log = logging.getLogger("tailrace")
 GRACE = 5.0
-ENOUGH_FILES = 65536
 
 
 class Fatal(Exception):  # noqa: N818 - ends the program with one line
@@ -57,8 +56,8 @@ class Supervisor:
 
     async def run(self) -> int:
         """Serve to the end; the exit code. Raises Fatal where it cannot begin."""
-        raise_file_limit()
         settings = self.orders.configuration.settings
+        raise_file_limit(settings.limits.connections)
         self._sockets = listening(settings.listen)
         try:
             await self._open_admin(settings.admin)
@@ -195,8 +194,8 @@ def close_listening(sock: socket.socket) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def raise_file_limit() -> None:
-    """Let this process and its children open as many files as the system lets them."""
+def raise_file_limit(connections: int) -> None:
+    """Let this process and its children open as many files as the system lets them; says where that is too few."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -204,5 +203,10 @@ def raise_file_limit() -> None:
             soft = hard
         except (OSError, ValueError) as error:
             log.warning("the limit of open files stays at %d: %s", soft, error)
-    if 0 <= soft < ENOUGH_FILES:
-        log.warning("at most %d files can be open at once: every stream takes two (see `ulimit -Hn`)", soft)
+    if 0 <= soft < 2 * connections:
+        log.warning(
+            "a process may open %d files, and a stream takes two: `limits.connections` of %d cannot be reached "
+            "(see `ulimit -Hn`)",
+            soft,
+            connections,
+        )

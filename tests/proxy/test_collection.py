@@ -38,7 +38,7 @@ def test_no_full_collection_while_a_call_runs_and_one_when_idle() -> None:
         taken_over.start()
         before = full_collections()
         # Enough for the usual thresholds to collect in full several times over.
-        kept = allocate(collection.YOUNG * (collection.MIDDLE + 1) * 12)
+        kept = allocate(collection.YOUNG * (collection.MIDDLE + 1) * 24)
         assert full_collections() == before
         assert not taken_over.due()
         service.active = 0
