@@ -57,10 +57,10 @@ class Supervisor:
     async def run(self) -> int:
         """Serve to the end; the exit code. Raises Fatal where it cannot begin."""
         settings = self.orders.configuration.settings
-        raise_file_limit(settings.limits.connections)
         self._sockets = listening(settings.listen)
         try:
             await self._open_admin(settings.admin)
+            raise_file_limit(settings.limits.connections)
             if await self._begin():
                 return await self._serve()
             return 0
