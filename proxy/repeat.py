@@ -10,6 +10,8 @@ import re
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})(?=[ \t]*\r\n)", re.IGNORECASE)
 _MOST_DIGITS = 15
+_LONGEST = 4096
+"""Every connection remembers one head."""
 
 
 class Repeat:
@@ -23,16 +25,20 @@ class Repeat:
 
     @classmethod
     def of(cls, data: bytes) -> Repeat | None:
-        """The head at the start of `data`, None where it is not wholly there or states no length once."""
+        """The head of the one request that `data` is, None where it is not exactly that or states no length once.
+
+        Of several requests in one read nobody could say which of them the parser read last.
+        """
         end = data.find(b"\r\n\r\n")
-        if end < 0:
+        if end < 0 or end > _LONGEST:
             return None
         head = data[: end + 4]
         found = _LENGTH.findall(head)
         length = _LENGTH.search(head)
         if len(found) != 1 or length is None or b"transfer-encoding" in head.lower():
             return None
-        return cls(head[: length.start(1)], head[length.end(1) :])
+        repeat = cls(head[: length.start(1)], head[length.end(1) :])
+        return None if repeat.body_of(data) is None else repeat
 
     def body_of(self, data: bytes) -> bytes | None:
         """The body of `data` where it is exactly one whole request with this head."""
@@ -42,7 +48,12 @@ class Repeat:
         start = len(before)
         end = data.find(b"\r", start, start + _MOST_DIGITS + 1)
         digits = data[start:end]
-        if end < 0 or not digits.isdigit() or not data.startswith(self._after, end):
+        if (
+            end < 0
+            or not digits.isdigit()
+            or (digits.startswith(b"0") and digits != b"0")
+            or not data.startswith(self._after, end)
+        ):
             return None
         body = end + len(self._after)
         return data[body:] if len(data) - body == int(digits) else None

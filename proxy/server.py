@@ -118,8 +118,10 @@ class ClientConnection(Answering):
         self.touched = self.service.clock.now
         if self._lingering:
             return
+        begins = False
         if self._reading is None:
-            if not self._head_size and self._repeat is not None and self._take_repeated(data):
+            begins = not self._head_size
+            if begins and self._repeat is not None and self._take_repeated(data):
                 return
             self._head_size += len(data)
         fault = None
@@ -137,7 +139,7 @@ class ClientConnection(Answering):
             fault = invalid("The request is not valid HTTP/1.1.").fault
         if self._repeats:
             self._repeats = False
-            self._repeat = Repeat.of(data)
+            self._repeat = Repeat.of(data) if begins else None
         if self._queue and self.call is None:
             self._advance()
         if fault is not None:
@@ -210,6 +212,8 @@ class ClientConnection(Answering):
         self._length = b""
         self._headers = []
         self._in_body = False
+        if not self._head_size:
+            self._head_size = 1  # of a request behind another one in the same read
 
     def on_url(self, url: bytes) -> None:
         self._url += url

@@ -35,6 +35,7 @@ def test_the_same_head_with_another_length_gives_the_body() -> None:
         request(b"12345").replace(b"Content-Length: 5", b"Content-Length: +5"),
         request(b"12345").replace(b"Content-Length: 5", b"Content-Length: 5 "),
         request(b"12345").replace(b"Content-Length: 5", b"Content-Length: "),
+        request(b"12345").replace(b"Content-Length: 5", b"Content-Length: 05"),
         request(b"12345").replace(b"Content-Length: 5", b"Content-Length: 5\r\nTransfer-Encoding: chunked"),
         request(b"12345").replace(b"Content-Length: 5", b"Content-Length: 0000000000000005"),
         b"",
@@ -53,6 +54,10 @@ def test_anything_else_is_for_the_parser(data: bytes) -> None:
         b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n",
         b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
         b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nx",
+        b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\nxPOST",
+        b"POST / HTTP/1.1\r\nContent-Length: 01\r\n\r\nx",
+        b"POST / HTTP/1.1\r\nX: " + b"y" * 5000 + b"\r\nContent-Length: 1\r\n\r\nx",
     ],
 )
 def test_heads_that_cannot_be_repeated(head: bytes) -> None:
@@ -95,5 +100,78 @@ def test_a_body_above_the_limit_is_refused_on_the_repeated_way_too() -> None:
                     assert (await client.read_answer()).status == 200
                 await client.send(request(b'{"model":"m","x":"' + b"y" * 2000 + b'"}'))
                 assert (await client.read_answer()).status == 413
+
+    run(main())
+
+
+OTHER = HEAD.replace(b"X-A: b", b"X-A: other").replace(b"Host: h", b"Host: other")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [request(b'{"model":"m"}', OTHER) + request(b'{"model":"m"}') * 2],
+        [request(b'{"model":"m"}', OTHER) + request(b'{"model":"m"}'), request(b'{"model":"m"}') * 2],
+    ],
+    ids=["in one read", "in two"],
+)
+def test_no_head_is_taken_for_another(before: list[bytes]) -> None:
+    """Whatever came before, and however it was cut, a request is served with its own head."""
+
+    async def main() -> None:
+        async with Upstream(json_answer({"choices": []})) as upstream, gateway(yaml_for(upstream)) as process:
+            async with RawClient(process.doors[0].shown) as client:
+                for data in before:
+                    await client.send(data)
+                    for _ in range(data.count(b"HTTP/1.1")):
+                        assert (await client.read_answer()).status == 200
+                for _ in range(3):
+                    await client.send(request(b'{"model":"m"}', OTHER))
+                    assert (await client.read_answer()).status == 200
+                    assert upstream.requests[-1].header("x-a") == "other"
+
+    run(main())
+
+
+def test_what_looks_like_a_request_inside_a_head_is_none() -> None:
+    """A read that begins in the middle of a head is no request, even if its bytes are those of one."""
+
+    async def main() -> None:
+        async with Upstream(json_answer({"choices": []})) as upstream, gateway(yaml_for(upstream)) as process:
+            async with RawClient(process.doors[0].shown) as client:
+                good = request(b'{"model":"m"}')
+                for _ in range(3):
+                    await client.send(good)
+                    assert (await client.read_answer()).status == 200
+                await client.send(good + b"GET /v1/models HTTP/1.1\r\nX-Hidden: ")
+                assert (await client.read_answer()).status == 200
+                await client.send(good)
+                assert (await client.read_answer()).json()["object"] == "list"
+                assert len(upstream.requests) == 4
+
+    run(main())
+
+
+def test_what_looks_like_a_head_inside_a_body_is_none() -> None:
+    async def main() -> None:
+        async with Upstream(json_answer({"choices": []})) as upstream, gateway(yaml_for(upstream)) as process:
+            async with RawClient(process.doors[0].shown) as client:
+                await client.send(request(b'{"model":"m"}'))
+                assert (await client.read_answer()).status == 200
+                # A form's bytes are free: here they spell a request.
+                begins = b'--b\r\nContent-Disposition: form-data; name="file"; filename=a\r\n\r\n'
+                ends = b'\r\n--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nm\r\n--b--\r\n'
+                form = HEAD.replace(b"application/json", b"multipart/form-data; boundary=b")
+                form = form.replace(b"chat/completions", b"audio/transcriptions")
+                whole = begins + request(b"", OTHER) + ends
+                await client.send(request(whole, form))
+                assert (await client.read_answer()).status == 502
+                await client.send(request(whole, form)[: -len(request(b"", OTHER) + ends)])
+                await client.send(request(b"", OTHER) + ends + request(whole, form))
+                assert [(await client.read_answer()).status for _ in "12"] == [502, 502]
+                for _ in range(3):
+                    await client.send(request(b'{"model":"m"}', OTHER))
+                    assert (await client.read_answer()).status == 200
+                    assert upstream.requests[-1].header("x-a") == "other"
 
     run(main())
