@@ -1,0 +1,98 @@
+"""Compressed request bodies: decoded once, within bounds, and only where they are whole."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tailrace.proxy.coding import MAX_RATIO, decode
+from tailrace.proxy.fault import Reject
+
+steady = settings(derandomize=True, database=None, deadline=None, max_examples=80)
+LIMIT = 1 << 22
+
+
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+def streamed_zstd(data: bytes) -> bytes:
+    """A frame that does not say how long its content is."""
+    packer = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    return packer.compress(data) + packer.flush()
+
+
+CODINGS: dict[str, tuple[bytes, Callable[[bytes], bytes]]] = {
+    "gzip": (b"gzip", gzip.compress),
+    "x-gzip": (b" X-Gzip ", gzip.compress),
+    "deflate": (b"deflate", zlib.compress),
+    "raw deflate": (b"deflate", raw_deflate),
+    "zstd": (b"zstd", zstandard.compress),
+    "streamed zstd": (b"ZSTD", streamed_zstd),
+}
+each = pytest.mark.parametrize(("name", "pack"), CODINGS.values(), ids=CODINGS)
+
+
+def status(data: bytes, name: bytes, limit: int = LIMIT) -> int:
+    with pytest.raises(Reject) as refusal:
+        decode(data, name, limit)
+    return refusal.value.fault.status
+
+
+@each
+@given(data=st.binary(max_size=3000) | st.integers(0, 100_000).map(bytes))
+@steady
+def test_what_was_packed_comes_out(name: bytes, pack: Callable[[bytes], bytes], data: bytes) -> None:
+    assert decode(pack(data), name, LIMIT) == data
+
+
+@each
+def test_a_cut_body_is_damaged_wherever_it_is_cut(name: bytes, pack: Callable[[bytes], bytes]) -> None:
+    packed = pack(b'{"model":"m","messages":[]}' * 20)
+    assert {status(packed[:end], name) for end in range(len(packed))} == {400}
+
+
+@each
+def test_what_follows_is_damage(name: bytes, pack: Callable[[bytes], bytes]) -> None:
+    packed = pack(b"{}")
+    assert {status(packed + rest, name) for rest in (b"x", packed, b"\0" * 5000)} == {400}
+
+
+@each
+def test_a_bomb_is_refused_by_the_limit_and_by_its_ratio(name: bytes, pack: Callable[[bytes], bytes]) -> None:
+    packed = pack(bytes(LIMIT + 1))
+    assert status(packed, name) == 413
+    # Far below the limit, but no text packs as well as this.
+    assert status(pack(bytes((1 << 20) + len(pack(bytes(1 << 20))) * MAX_RATIO)), name, 1 << 30) == 413
+    assert len(decode(pack(bytes(1 << 20)), name, LIMIT)) == 1 << 20
+
+
+@given(st.binary(max_size=200), st.sampled_from([b"gzip", b"deflate", b"zstd"]))
+@steady
+def test_no_bytes_break_the_decoding(data: bytes, name: bytes) -> None:
+    try:
+        decode(data, name, LIMIT)
+    except Reject as refusal:
+        assert refusal.fault.status == 400
+
+
+def test_a_frame_that_asks_for_a_huge_window_is_refused() -> None:
+    parameters = zstandard.ZstdCompressionParameters(window_log=27)
+    packed = zstandard.ZstdCompressor(compression_params=parameters).compress(bytes(range(256)) * 40_000)
+    assert status(packed, b"zstd", 1 << 30) == 400
+
+
+@pytest.mark.parametrize("name", [b"identity", b"", b" Identity "])
+def test_no_coding_at_all(name: bytes) -> None:
+    assert decode(b"{}", name, 1) == b"{}"
+
+
+@pytest.mark.parametrize("name", [b"br", b"gzip, gzip", b"gzip,identity", b"compress", b"gzip;q=1", b"\xff"])
+def test_unknown_codings_are_told_so(name: bytes) -> None:
+    assert status(b"{}", name) == 415
