@@ -85,12 +85,13 @@ def test_SSE_03_crlf_split_inside_the_terminator(plugin):
     run(body())
 
 
-def test_SSE_03_crlf_stream_may_end_split_in_the_terminator():
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_SSE_03_crlf_stream_may_end_split_in_the_terminator(plugin):
     """Its last event is whole although its line feed came alone."""
     text = (chat_chunk("hi") + FINISH).replace(b"\n", b"\r\n")
 
     async def body():
-        async with scene(each([text[:-1], text[-1:]])) as s:
+        async with scene(each([text[:-1], text[-1:]], 0.03), plugins=f"[cases.witness:{plugin}]") as s:
             answer = await s.ask()
             assert (answer.body, answer.complete) == (text, True)
 

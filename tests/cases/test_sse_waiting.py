@@ -148,9 +148,13 @@ def test_SSE_13_one_of_two_choices_finished_is_no_end():
     run(body())
 
 
-def test_SSE_13_socket_stays_open_behind_done():
+@pytest.mark.parametrize("talks_on", [False, True])
+def test_SSE_13_socket_stays_open_behind_done(talks_on):
     async def open_end(conn, request):
         await conn.send(sse_head() + framed(stream_of(["a"])))
+        while talks_on and conn.closed_at is None:
+            await conn.send(chunked(b": still here\n\n"))
+            await asyncio.sleep(0.05)
         await conn.wait_closed()
 
     async def body():

@@ -78,6 +78,8 @@ def test_TMO_09_stalled_reader_is_cut():
             await until(lambda: not s.upstream.connections[0]._writable.is_set(), "backpressure at the worker")
             await asyncio.sleep(0.4)
             assert not s.witness.outcomes, "the gap limit hit a worker that was held back"
+            silent_since = connection.call.race.winner.connection.touched
+            assert s.process.service.clock.now - silent_since < 0.3, "its silence counted"
             assert connection.transport.get_write_buffer_size() < 1 << 20
             assert (await s.outcome()).ending is Ending.CLIENT_GONE
             await until(lambda: s.upstream.closed_at, "the worker's connection stayed open")

@@ -12,7 +12,7 @@ from cases.scene import (
     STREAM,
     scene,
 )
-from cases.scripts import slowly
+from cases.scripts import endless, slowly
 
 BEFORE = ["on_open", "on_request", "score_workers", "on_chosen", "patience", "judge", "on_answer", "on_stream"]
 AFTER = ["tap.first", "tap.feed", "tap.finish"]
@@ -34,7 +34,7 @@ def test_UPD_04_plugin_fails_before_the_answer(phase, reject):
     config = f"{{phase: {phase}, reject: {str(reject).lower()}}}"
 
     async def body():
-        async with scene(slowly, plugins=f"[cases.witness:Witness, {{cases.broken:Fails: {config}}}]") as s:
+        async with scene(endless, plugins=f"[cases.witness:Witness, {{cases.broken:Fails: {config}}}]") as s:
             for count in (1, 2):
                 answer = await s.ask(CHAT if phase == "on_stream" else STREAM)
                 assert answer.status == (418 if reject else 500)

@@ -72,12 +72,21 @@ def test_UPD_06_prelude_then_failure_moves_on(first):
 def test_UPD_06_hold_back_is_bounded():
     """Comments and preludes for ever are not held back for ever: past the bound they are shown."""
     many = [b": " + b"x" * 1000 + b"\n\n"] * 80
+    shown = asyncio.Event()
+
+    async def long_prelude(conn, request):
+        await conn.send(sse_head() + framed([ROLE, *many]))
+        await shown.wait()
+        await conn.send(framed(GOOD[1:]) + END)
 
     async def body():
-        async with scene(sse_answer([ROLE, *many, *GOOD[1:]])) as s:
-            answer = await s.ask()
-            assert answer.complete
-            assert answer.body == b"".join([ROLE, *many, *GOOD[1:]])
+        async with scene(long_prelude) as s:
+            client = await s.begin()
+            await client.read_until(b"xxx")
+            shown.set()
+            body = b""
+            while b"[DONE]" not in body:
+                body += await client.read_some()
 
     run(body())
 

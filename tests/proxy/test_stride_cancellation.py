@@ -171,3 +171,26 @@ def test_swallowed_cancellation_goes_on():
         assert (seen, task.done(), task.cancelling()) == ([2], True, 0)
 
     run(body())
+
+
+def test_cancelled_twice_in_one_wait_is_thrown_in_once():
+    seen = []
+
+    async def work(first, second):
+        try:
+            await first
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+        seen.append(await second)
+
+    async def body():
+        first, second = Signal(), Signal()
+        task = stride(work(first, second))
+        task.cancel()
+        task.cancel()
+        await turns()
+        assert not task.done()
+        second.set("on")
+        assert (seen, task.done(), task.cancelling()) == (["cancelled", "on"], True, 2)
+
+    run(body())
