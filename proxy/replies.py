@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
 import orjson
-from tailrace.proxy.fault import Reject, Whose
+from tailrace.proxy.fault import Failed, Reject, Whose, bad_answer
 from tailrace.proxy.head import Reply, streaming_head
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.taps import Taps
@@ -19,20 +19,34 @@ if TYPE_CHECKING:
 async def send_reply(call: Call, reply: Reply) -> Outcome:
     """Send a Reply through the answer phases."""
     head, client = reply.head, call.client
+    events = (head.get(b"content-type") or b"").startswith(b"text/event-stream")
+    if client.started and not events:
+        # A heartbeat has begun an event stream, and this is none.
+        raise Failed(bad_answer("it is no event stream"))
     call.source = reply.source
     call.usage = reply.usage
     taps = Taps.of(call, head)
-    call.answer(head)
+    if not client.started:
+        call.answer(head)
     if isinstance(reply.body, bytes):
-        client.reply(head, taps.body(reply.body) if taps is not None else reply.body)
+        body = taps.body(reply.body) if taps is not None else reply.body
+        if client.started:
+            client.send(body)
+            client.end()
+        else:
+            client.reply(head, body)
         return Outcome(Ending.COMPLETED, head.status)
     streaming_head(head)
     client.begin(head)
+    clock = client.service.clock
+    call.beaten_at = clock.now if events else float("inf")
     send = client.send if taps is None else taps.sender(client.send)
     try:
         async for piece in reply.body:
             await client.drained()
             send(piece)
+            # The next heartbeat waits for an interval of silence, and for the end of an event.
+            call.beaten_at = clock.now if events and piece.endswith(b"\n\n") else float("inf")
     finally:
         # Not left to the garbage collector: the client may be gone while the generator stands at a yield.
         if isinstance(reply.body, AsyncGenerator):
