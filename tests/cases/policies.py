@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fakes import stream_of
 from tailrace.proxy.attempt import Attempt
 from tailrace.proxy.call import Call
 from tailrace.proxy.fault import Fault
+from tailrace.proxy.head import Reply
 from tailrace.proxy.plugin import Needs, Plugin, Target
 
 from cases.witness import Config
@@ -69,3 +71,29 @@ class NeedsUsage(Plugin[Config]):
 
     Config = Config
     needs = Needs.USAGE
+
+
+@dataclass(frozen=True)
+class Late:
+    kind: str
+
+
+class Replies(Plugin[Late]):
+    """Answers in the worker's place after a wait: events or JSON, whole or in pieces with waits between them."""
+
+    Config = Late
+
+    async def on_request(self, call: Call) -> Reply:
+        kind, _, how = self.config.kind.partition(" ")
+        body = b"".join(stream_of(["late"])) if kind == "events" else b'{"choices": []}'
+        content_type = b"text/event-stream" if kind == "events" else b"application/json"
+        if how == "late":
+            await asyncio.sleep(0.6)
+            return Reply(200, body, content_type=content_type)
+        return Reply(200, self._pieces(body), content_type=content_type)
+
+    async def _pieces(self, body: bytes) -> AsyncIterator[bytes]:
+        yield body[:7]
+        await asyncio.sleep(0.6)
+        yield body[7:]
+        await asyncio.sleep(0.6)

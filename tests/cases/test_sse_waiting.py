@@ -9,7 +9,7 @@ from fakes import chat_answer, chat_chunk, chunked, event, json_answer, run, sse
 from tailrace.proxy.outcome import Ending
 
 from cases.scene import DONE, END, FINISH, PATH, ROLE, STREAM, USAGE, errors_of, framed, scene, until
-from cases.scripts import PLUGINS, each
+from cases.scripts import PLUGINS, each, silent
 
 
 def test_SSE_06_comments_are_no_content():
@@ -179,5 +179,32 @@ def test_SSE_13_several_prompts_are_several_choices(prompt):
         async with scene(each([text(0), text(0, "stop")]), each([text(0), text(1, "stop"), text(0, "stop")])) as s:
             assert (await s.ask(body_of, "/v1/completions")).complete == alone
             assert (await s.ask(body_of, "/v1/completions")).complete
+
+    run(body())
+
+
+@pytest.mark.parametrize("kind", ["events late", "json late", "events pieces", "json pieces"])
+def test_SSE_08_heartbeats_and_replies(kind):
+    """A plugin's answer brings no second head behind a heartbeat, and no heartbeat cuts into its pieces."""
+    beat, whole = b": heartbeat\n\n", b"".join(stream_of(["late"]))
+
+    async def body():
+        async with scene(
+            silent,
+            more="heartbeat: 0.2",
+            plugins=f"[cases.witness:Witness, {{cases.policies:Replies: {{kind: {kind}}}}}]",
+        ) as s:
+            answer = await s.ask()
+            beats = answer.body.count(beat)
+            assert b"HTTP/1.1" not in answer.body
+            assert len(s.witness.heads) == 1
+            if kind == "json late":
+                assert (answer.complete, len(errors_of(answer.body))) == (False, 1)
+            elif kind == "json pieces":
+                assert (answer.body, answer.complete) == (b'{"choices": []}', True)
+            else:
+                order = beat * beats + whole if kind == "events late" else whole + beat * beats
+                assert (answer.body, answer.complete) == (order, True)
+                assert beats
 
     run(body())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -92,7 +94,7 @@ def test_a_line_feed_behind_its_carriage_return_is_no_event():
 def test_no_byte_is_lost_and_no_payload_depends_on_the_cut(tokens, cuts):
     data = b"".join(tokens)
     places = sorted({min(at, len(data)) for at in cuts} | {0, len(data)})
-    pieces = [data[start:end] for start, end in zip(places, places[1:], strict=False)]
+    pieces = [data[start:end] for start, end in itertools.pairwise(places)]
     assert b"".join(cut(pieces)) == data
     if BOM not in data[1:]:
         assert payloads(pieces) == payloads([data])
