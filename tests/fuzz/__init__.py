@@ -1,0 +1,1 @@
+"""Random bytes on both sides of a gateway: `make fuzz-short`, `make fuzz`."""

@@ -1,0 +1,1 @@
+"""Processes killed at random under load: `make kills-short`, `make kills`."""
