@@ -89,23 +89,29 @@ def test_BOD_12_a_model_by_another_name(given):
     run(body())
 
 
+MODEL = part(b"model", b"m")
 TWO_FACED = {
-    "two models": form(part(b"model", b"m"), part(b"model", b"other")),
-    "two names": form(b'--b\r\nContent-Disposition: form-data; name="model"; name="x"\r\n\r\nm\r\n'),
+    "two models": form(MODEL, part(b"model", b"other")),
+    "two names": form(MODEL, b'--b\r\nContent-Disposition: form-data; name="x"; name="model"\r\n\r\ny\r\n'),
     "two dispositions": form(
-        b'--b\r\nContent-Disposition: form-data; name="model"\r\ncontent-disposition: form-data; name="x"\r\n\r\nm\r\n'
+        MODEL,
+        b'--b\r\nContent-Disposition: form-data; name="model"\r\ncontent-disposition: form-data; name="x"\r\n\r\ny\r\n',
     ),
-    "folded": form(b'--b\r\nContent-Disposition: form-data;\r\n name="model"\r\n\r\nm\r\n'),
-    "bare line feed": form(b'--b\r\nX: y\nContent-Disposition: form-data; name="model"\r\n\r\nm\r\n'),
-    "escaped name": form(part(b"mod\\el", b"m")),
-    "extended name": form(b"--b\r\nContent-Disposition: form-data; name*=utf-8''model\r\n\r\nm\r\n"),
-    "something behind the boundary": form(part(b"x", b"y"), b"--bx\r\n" + part(b"model", b"m")[5:]),
-    "no end": part(b"model", b"m"),
-    "preamble": b"hello\r\n" + form(part(b"model", b"m")),
-    "no content": form(b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\n'),
+    "folded": form(MODEL, b'--b\r\nContent-Disposition: form-data;\r\n name="model"\r\n\r\ny\r\n'),
+    "folded elsewhere": form(MODEL, b"--b\r\nX-A: b\r\n\tContent-Disposition: x\r\n\r\ny\r\n"),
+    "bare line feed": form(MODEL, b'--b\r\nX: y\nContent-Disposition: form-data; name="model"\r\n\r\ny\r\n'),
+    "bare carriage return": form(MODEL, b'--b\r\nX: y\rContent-Disposition: form-data; name="model"\r\n\r\ny\r\n'),
+    "escaped name": form(MODEL, part(b"mod\\el", b"other")),
+    "extended name": form(MODEL, b"--b\r\nContent-Disposition: form-data; name*=utf-8''model\r\n\r\ny\r\n"),
+    "malformed parameter": form(MODEL, b'--b\r\nContent-Disposition: form-data; name="x"y\r\n\r\ny\r\n'),
+    "something behind the boundary": form(MODEL, b"--bx\r\n" + part(b"model", b"other")[5:]),
+    "a space behind the boundary": form(MODEL, b"--b \r\n" + part(b"model", b"other")[5:]),
+    "no end": MODEL,
+    "preamble": b"hello\r\n" + form(MODEL),
+    "no content": form(MODEL, b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\n'),
     "binary model": form(part(b"model", b"\xff")),
     "long model": form(part(b"model", b"m" * 70_000)),
-    "too many parts": form(*[part(b"x%d" % n, b"y") for n in range(65)]),
+    "too many parts": form(MODEL, *[part(b"x%d" % n, b"y") for n in range(64)]),
     "no model": form(part(b"file", b"x")),
     "only in a content type": form(b'--b\r\nContent-Type: text/plain; name="model"\r\n\r\nm\r\n'),
     "only in a file name": form(part(b"file", b"m", b'; filename="; name=model"')),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import zlib
@@ -122,6 +123,21 @@ def test_BOD_10_chunked_upload_passing_the_limit():
             shown = answers_in(await client.read_until_close())
             assert [(answer.status, answer.error["code"]) for answer in shown] == [(413, "request_too_large")]
             assert s.upstream.requests == []
+
+    run(body())
+
+
+def test_BOD_10_what_is_still_sent_is_thrown_away_for_a_while():
+    # A reset would take the refusal away from a client that has not read it yet.
+    async def body():
+        async with scene(GOOD, more="limits: {body: 64KiB}") as s:
+            client = await s.client()
+            await client.send(post(CHUNKED, chunked(b"x" * 70_000)))
+            assert [answer.status for answer in answers_in(await client.read_until_close())] == [413]
+            for _ in range(20):
+                await client.send(chunked(b"x" * 10_000))
+                await asyncio.sleep(0.005)
+            assert len(s.process.service.connections) == 1
 
     run(body())
 

@@ -180,7 +180,7 @@ def test_LIF_04_a_call_that_is_connecting_to_a_removed_worker_goes_on():
                 go.set()
                 assert (await client.read_answer()).status == 200
                 assert len(old.requests) == 1
-                await until(lambda: all(c.closed_at is not None for c in old.connections), "its connection stayed")
+                await until(lambda: all(c.closed_at is not None for c in old.connections), "its connection stayed", 1.0)
                 assert (await client.post(PATH, CHAT)).status == 200
                 assert len(new.requests) == 1
 

@@ -66,8 +66,7 @@ def test_the_memory_is_bounded_and_begins_anew() -> None:
     for n in range(5000):
         request_rule(b"x-%d" % n)
         assert len(request_rules) <= 2048
-    assert request_rule(b"accept") == headers.PASS
-    assert request_rules[b"accept"] == headers.PASS
+    assert request_rules[b"x-4999"] == headers.PASS
     long = b"x-" + b"y" * 1000 + b"-token"
     assert request_rule(long) == headers.CREDENTIAL
     assert long not in request_rules
