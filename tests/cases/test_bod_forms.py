@@ -92,7 +92,7 @@ def test_BOD_12_a_model_by_another_name(given):
 MODEL = part(b"model", b"m")
 TWO_FACED = {
     "two models": form(MODEL, part(b"model", b"other")),
-    "two names": form(MODEL, b'--b\r\nContent-Disposition: form-data; name="x"; name="model"\r\n\r\ny\r\n'),
+    "two names": form(MODEL, b'--b\r\nContent-Disposition: form-data; name="model"; name="x"\r\n\r\ny\r\n'),
     "two dispositions": form(
         MODEL,
         b'--b\r\nContent-Disposition: form-data; name="model"\r\ncontent-disposition: form-data; name="x"\r\n\r\ny\r\n',
@@ -104,8 +104,8 @@ TWO_FACED = {
     "escaped name": form(MODEL, part(b"mod\\el", b"other")),
     "extended name": form(MODEL, b"--b\r\nContent-Disposition: form-data; name*=utf-8''model\r\n\r\ny\r\n"),
     "malformed parameter": form(MODEL, b'--b\r\nContent-Disposition: form-data; name="x"y\r\n\r\ny\r\n'),
-    "something behind the boundary": form(MODEL, b"--bx\r\n" + part(b"model", b"other")[5:]),
-    "a space behind the boundary": form(MODEL, b"--b \r\n" + part(b"model", b"other")[5:]),
+    "something behind the boundary": form(MODEL, b"--bx\r\n" + part(b"x", b"y")[5:]),
+    "a space behind the boundary": form(MODEL, b"--b \r\n" + part(b"x", b"y")[5:]),
     "no end": MODEL,
     "preamble": b"hello\r\n" + form(MODEL),
     "no content": form(MODEL, b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\n'),

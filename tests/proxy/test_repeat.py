@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -168,6 +169,8 @@ def test_what_looks_like_a_head_inside_a_body_is_none() -> None:
                 await client.send(second)
                 assert (await client.read_answer()).status == 502
                 await client.send(form % len(begins + spelled + ends) + begins)
+                while not process.service.active:
+                    await asyncio.sleep(0.005)
                 await client.send(spelled + ends + second)
                 assert [(await client.read_answer()).status for _ in "12"] == [502, 502]
                 for _ in range(3):
