@@ -48,7 +48,7 @@ class Client(asyncio.Protocol):
             if rest <= 0:
                 return
             try:
-                async with asyncio.timeout(rest):
+                async with asyncio.timeout(min(rest, quiet)):
                     await self.closed.wait()
             except TimeoutError:
                 continue
