@@ -172,7 +172,7 @@ def test_RES_04_connections_are_used_again():
     run(body())
 
 
-def test_RES_05_a_large_body_does_not_stop_the_others(record_property):
+def test_RES_05_a_large_body_does_not_stop_the_others():
     async def body():
         async with scene(GOOD, more="limits: {body: 40MiB}") as s:
             lags = []
@@ -195,7 +195,7 @@ def test_RES_05_a_large_body_does_not_stop_the_others(record_property):
             assert asked.result().status == 200
             stop.set()
             await ticking
-            record_property("worst lag, ms", round(1000 * max(lags)))
+            print(f"worst lag: {1000 * max(lags):.0f} ms")
             # The loop also runs the client and the worker, which copy the body; a busy machine counts too.
             assert max(lags) < 3
 
