@@ -102,9 +102,9 @@ def test_an_engine_that_will_not_end_is_ended_with_its_family(fake_vllm, capfd):
             await until(lambda: it.state.ready)
 
     asyncio.run(run())
-    line = next(line for line in capfd.readouterr().err.splitlines() if "family" in line)
-    family = [int(pid) for pid in line.split("family")[1].split()]
-    assert len(family) == 3
+    said = capfd.readouterr().err
+    family = [int(pid) for line in said.splitlines() if "| family " in line for pid in line.split("family")[1].split()]
+    assert len(family) == 3, said
     assert not any(map(alive, family))
 
 
