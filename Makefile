@@ -25,7 +25,7 @@ check: $(VENV)/ready-dev $(LINKS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	MYPYPATH=$(VENV)/src $(BIN)/mypy -p tailrace.proxy -p tailrace.plugins -p tailrace.worker
-	$(BIN)/lint-imports --config setup.cfg
+	$(BIN)/lint-imports setup.cfg
 	$(BIN)/tailrace schema | diff -u config/schema.json - || { echo "config/schema.json is out of step: make schema"; exit 1; }
 
 # Both SDKs and every failure against a real vLLM on the CPU. The first run installs it, 2 GB, into TAILRACE_VLLM_DIR.
