@@ -12,11 +12,12 @@ from tailrace.proxy.births import Births
 from tailrace.proxy.chain import HOLD_UNARY, Chain
 from tailrace.proxy.fleet import ModelEntry, Models, Pool, Worker
 from tailrace.proxy.health import HEALTH
+from tailrace.proxy.limits import Timeouts
 from tailrace.proxy.pipeline import Pipeline
 from tailrace.proxy.pool import ConnectionPool, PoolLimits
 from tailrace.proxy.replies import list_models, not_found, options, show_model, unsupported
 from tailrace.proxy.routes import INFERENCE, UNSUPPORTED, Route, RouteTable, Shape
-from tailrace.proxy.settings import ClientTls, Gateway, ModelSettings, PoolSettings, Relay, Timeouts
+from tailrace.proxy.settings import ClientTls, Gateway, ModelSettings, PoolSettings, Relay
 from tailrace.proxy.sweep import Sweep
 from tailrace.proxy.tls import ClientContext
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from tailrace.proxy.births import Births
 from tailrace.proxy.fleet import ModelEntry, Models, Worker
+from tailrace.proxy.limits import Limits, Timeouts
 from tailrace.proxy.pipeline import Pipeline
 from tailrace.proxy.routes import RouteTable
-from tailrace.proxy.settings import Compression, Limits, Timeouts
+from tailrace.proxy.settings import Compression
 
 HOLD_UNARY = 1 << 20
 

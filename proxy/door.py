@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tailrace.proxy.arrivals import Arrivals
+from tailrace.proxy.listener import Listener, split_listen
 from tailrace.proxy.peer import Peer, Trust
 from tailrace.proxy.server import ClientConnection
-from tailrace.proxy.settings import Listener, split_listen
 from tailrace.proxy.tls import ServerContext
 
 if TYPE_CHECKING:

@@ -27,11 +27,11 @@ from tailrace.proxy.stride import Stride
 if TYPE_CHECKING:
     from tailrace.proxy.chain import Chain
     from tailrace.proxy.door import Door
+    from tailrace.proxy.limits import Timeouts
     from tailrace.proxy.peer import Peer
     from tailrace.proxy.proxy_protocol import Origin
     from tailrace.proxy.routes import Route
     from tailrace.proxy.service import Service
-    from tailrace.proxy.settings import Timeouts
     from tailrace.proxy.sweep import Watched
 
 _PIPELINE = 16

@@ -7,9 +7,9 @@ import os
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from tailrace.proxy.limits import Limits
 from tailrace.proxy.memory import BodyMemory
 from tailrace.proxy.metrics.process import ProcessMetrics
-from tailrace.proxy.settings import Limits
 from tailrace.proxy.share import Share
 from tailrace.proxy.sweep import Sweep
 

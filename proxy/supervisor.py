@@ -23,9 +23,10 @@ from tailrace.proxy.configuration import Configuration
 from tailrace.proxy.control import Start
 from tailrace.proxy.crew import Crew, Member, StartFailed
 from tailrace.proxy.door import bind
+from tailrace.proxy.listener import Listener
 from tailrace.proxy.orders import Orders
 from tailrace.proxy.reload import Reloader
-from tailrace.proxy.settings import Admin, Listener
+from tailrace.proxy.settings import Admin
 from tailrace.proxy.tally import Tally
 
 log = logging.getLogger("tailrace")

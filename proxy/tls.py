@@ -6,7 +6,8 @@ import logging
 import ssl
 from pathlib import Path
 
-from tailrace.proxy.settings import ClientTls, ServerTls
+from tailrace.proxy.listener import ServerTls
+from tailrace.proxy.settings import ClientTls
 
 log = logging.getLogger("tailrace")
 Stamp = tuple[tuple[int, int, int], ...]

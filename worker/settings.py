@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 
 from tailrace.proxy.config import Above, AtLeast, Seconds, setting
 from tailrace.proxy.hop import SHORTEST
+from tailrace.proxy.listener import split_listen
 from tailrace.proxy.routes import INFERENCE
-from tailrace.proxy.settings import Relay, split_listen
+from tailrace.proxy.settings import Relay
 from tailrace.worker.engine.settings import EngineSettings
 
 ENGINE = "engine"

@@ -11,7 +11,7 @@ from doors import CHAT, PATH, PROXIED, asked, emptied, listening
 from fakes import RawClient, decoded, run
 from tailrace.proxy.config import ConfigError
 from tailrace.proxy.door import bind
-from tailrace.proxy.settings import Listener
+from tailrace.proxy.listener import Listener
 
 LOCAL = b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"
 
