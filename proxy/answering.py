@@ -12,8 +12,8 @@ from tailrace.proxy.head import Head
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
-    from tailrace.proxy.relay import StreamRelay
     from tailrace.proxy.service import Service
+    from tailrace.proxy.stream_relay import StreamRelay
 
 _RESET = struct.pack("ii", 1, 0)
 

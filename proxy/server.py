@@ -7,17 +7,14 @@ that closes either half of its connection is gone: whatever runs for it is ended
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING, cast
 
 import httptools
-from tailrace.proxy import framing
 from tailrace.proxy.address import tune
-from tailrace.proxy.answering import Answering
+from tailrace.proxy.attended import Attended
 from tailrace.proxy.body import invalid
 from tailrace.proxy.call import Call
-from tailrace.proxy.errors import answer as error_answer
-from tailrace.proxy.fault import Fault, Reject
+from tailrace.proxy.fault import Reject
 from tailrace.proxy.head import HeaderList, RequestHead
 from tailrace.proxy.intake import check_length, head_too_large, read_head, without_offer
 from tailrace.proxy.repeat import Repeat
@@ -27,7 +24,6 @@ from tailrace.proxy.stride import Stride
 if TYPE_CHECKING:
     from tailrace.proxy.chain import Chain
     from tailrace.proxy.door import Door
-    from tailrace.proxy.limits import Timeouts
     from tailrace.proxy.peer import Peer
     from tailrace.proxy.proxy_protocol import Origin
     from tailrace.proxy.routes import Route
@@ -35,43 +31,29 @@ if TYPE_CHECKING:
     from tailrace.proxy.sweep import Watched
 
 _PIPELINE = 16
-_LINGER = 2.0
-"""How long a client may say nothing before a refused connection is closed,"""
-_LINGER_AT_MOST = 30.0
-"""and how long what it says is thrown away."""
 
 
-class ClientConnection(Answering):
+class ClientConnection(Attended):
     """A connection that one door accepted."""
 
     __slots__ = (
         "_advancing",
-        "_body_since",
         "_head",
         "_head_chain",
-        "_head_since",
-        "_head_size",
         "_head_url",
         "_headers",
         "_in_body",
         "_lane",
         "_length",
-        "_lingering",
-        "_lingering_since",
         "_origin",
         "_parser",
-        "_queue",
-        "_reading",
         "_repeat",
         "_repeats",
         "_route",
         "_serving",
         "_task",
-        "_unsent",
-        "_url",
         "door",
         "peer",
-        "touched",
     )
 
     def __init__(self, service: Service, door: Door, origin: Origin | None = None) -> None:
@@ -79,9 +61,7 @@ class ClientConnection(Answering):
         self.door = door
         self._origin = origin
         self.peer: Peer = None  # type: ignore[assignment]
-        self.touched = service.clock.now
         self._parser = httptools.HttpRequestParser(self)
-        self._url = b""
         self._headers: HeaderList = []
         self._in_body = False
         # The last head and what was found for it: most requests of a connection repeat it.
@@ -92,17 +72,9 @@ class ClientConnection(Answering):
         self._serving: Chain = None  # type: ignore[assignment]
         self._repeat: Repeat | None = None
         self._repeats = False
-        self._head_size = 0
-        self._head_since = 0.0
         self._length = b""
-        self._queue: deque[Call] = deque()
-        self._reading: Call | None = None
         self._task: Stride | None = None
         self._advancing = False
-        self._lingering = False
-        self._lingering_since = 0.0
-        self._unsent = 0
-        self._body_since = 0.0
         self._lane: set[Watched] | None = None
 
     # The transport's side.
@@ -319,74 +291,3 @@ class ClientConnection(Answering):
             # Its client has heard nothing of this call because of the one before it, which is no silence.
             self._queue[0].beaten_at = self.service.clock.now
             self._advance()
-
-    def _refuse(self, fault: Fault) -> None:
-        """Answer what never became a call, or one whose body turned out to be wrong."""
-        call = self._reading
-        self._reading = None
-        self._closing = True
-        if call is not None:
-            serving = call is self.call
-            call.fail(fault)
-            if serving:
-                # The call has told its client, or will.
-                self._lingering = True
-                return
-        if self.call is None and not self._queue:
-            anthropic = self._url.startswith(b"/v1/messages")
-            request_id = self.service.next_id()
-            head, body = error_answer(fault, anthropic=anthropic, request_id=request_id)
-            self.service.refused(fault)
-            lines = framing.head_lines(head, request_id)
-            self.transport.write(lines + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body)
-            self._linger()
-        elif self.call is None:
-            self._linger()
-        else:
-            self._lingering = True
-
-    def _linger(self) -> None:
-        """Discard what the client still sends, so that it can read the answer before a reset; `visit` ends that."""
-        self._closing = self._lingering = True
-        self._lingering_since = self.touched = self.service.clock.now
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-
-    def visit(self, now: float) -> None:
-        timeouts = self.service.chain.timeouts
-        call = self.call
-        if (self.paused or call is None) and self._stalled(now, timeouts.client_write):
-            self.transport.abort()
-        elif call is None:
-            self._visit_idle(now, timeouts)
-        elif not call.complete and self._reading is call:
-            self._check_upload(call, now)
-        else:
-            self.touched = now  # a long answer is no silence of the client
-            call.visit(now)
-
-    def _stalled(self, now: float, limit: float) -> bool:
-        """Whether the client has long taken nothing of what waits for it; whatever it takes counts as life."""
-        left = self.transport.get_write_buffer_size()
-        if not left or left < self._unsent:
-            self.paused_at = now
-        self._unsent = left
-        return left > 0 and now - self.paused_at > limit
-
-    def _visit_idle(self, now: float, timeouts: Timeouts) -> None:
-        quiet = now - self.touched
-        if self._lingering_since:
-            if quiet > _LINGER or now - self._lingering_since > _LINGER_AT_MOST:
-                self.transport.close()
-        elif self._head_size:
-            self._head_since = self._head_since or now
-            if now - self._head_since > timeouts.client_head:
-                self._refuse(Reject(408, "request_timeout", "The request's head did not arrive in time.").fault)
-        elif quiet > timeouts.idle:
-            self.transport.close()
-
-    def _check_upload(self, call: Call, now: float) -> None:
-        timeouts = self.service.chain.timeouts
-        allowed = timeouts.client_body + call.size / timeouts.client_body_rate
-        if now - self.touched > timeouts.client_body or now - self._body_since > allowed:
-            self._refuse(Reject(408, "request_timeout", "The request's body did not arrive in time.").fault)

@@ -1,4 +1,4 @@
-"""What can be written in a gateway's or worker's YAML about the relay itself; `limits.py` and `listener.py` have the rest."""
+"""What a gateway's or worker's YAML says about the relay itself; `limits.py` and `listener.py` have the rest."""
 
 from __future__ import annotations
 

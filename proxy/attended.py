@@ -1,0 +1,122 @@
+"""What becomes of a client that is slow, silent or wrong: limits while it sends, refusals, and a patient close."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from tailrace.proxy import framing
+from tailrace.proxy.answering import Answering
+from tailrace.proxy.errors import answer as error_answer
+from tailrace.proxy.fault import Fault, Reject
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.limits import Timeouts
+    from tailrace.proxy.service import Service
+
+_LINGER = 2.0
+"""How long a client may say nothing before a refused connection is closed,"""
+_LINGER_AT_MOST = 30.0
+"""and how long what it says is thrown away."""
+
+
+class Attended(Answering):
+    """A connection that is looked at a few times a second; `_reading` is the call whose body arrives now."""
+
+    __slots__ = (
+        "_body_since",
+        "_head_since",
+        "_head_size",
+        "_lingering",
+        "_lingering_since",
+        "_queue",
+        "_reading",
+        "_unsent",
+        "_url",
+        "touched",
+    )
+
+    def __init__(self, service: Service) -> None:
+        super().__init__(service)
+        self.touched = service.clock.now
+        self._url = b""
+        self._head_size = 0
+        self._head_since = 0.0
+        self._body_since = 0.0
+        self._queue: deque[Call] = deque()
+        self._reading: Call | None = None
+        self._unsent = 0
+        self._lingering = False
+        self._lingering_since = 0.0
+
+    def _refuse(self, fault: Fault) -> None:
+        """Answer what never became a call, or one whose body turned out to be wrong."""
+        call = self._reading
+        self._reading = None
+        self._closing = True
+        if call is not None:
+            serving = call is self.call
+            call.fail(fault)
+            if serving:
+                # The call has told its client, or will.
+                self._lingering = True
+                return
+        if self.call is None and not self._queue:
+            anthropic = self._url.startswith(b"/v1/messages")
+            request_id = self.service.next_id()
+            head, body = error_answer(fault, anthropic=anthropic, request_id=request_id)
+            self.service.refused(fault)
+            lines = framing.head_lines(head, request_id)
+            self.transport.write(lines + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body)
+            self._linger()
+        elif self.call is None:
+            self._linger()
+        else:
+            self._lingering = True
+
+    def _linger(self) -> None:
+        """Discard what the client still sends, so that it can read the answer before a reset; `visit` ends that."""
+        self._closing = self._lingering = True
+        self._lingering_since = self.touched = self.service.clock.now
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
+    def visit(self, now: float) -> None:
+        timeouts = self.service.chain.timeouts
+        call = self.call
+        if (self.paused or call is None) and self._stalled(now, timeouts.client_write):
+            self.transport.abort()
+        elif call is None:
+            self._visit_idle(now, timeouts)
+        elif not call.complete and self._reading is call:
+            self._check_upload(call, now)
+        else:
+            self.touched = now  # a long answer is no silence of the client
+            call.visit(now)
+
+    def _stalled(self, now: float, limit: float) -> bool:
+        """Whether the client has long taken nothing of what waits for it; whatever it takes counts as life."""
+        left = self.transport.get_write_buffer_size()
+        if not left or left < self._unsent:
+            self.paused_at = now
+        self._unsent = left
+        return left > 0 and now - self.paused_at > limit
+
+    def _visit_idle(self, now: float, timeouts: Timeouts) -> None:
+        quiet = now - self.touched
+        if self._lingering_since:
+            if quiet > _LINGER or now - self._lingering_since > _LINGER_AT_MOST:
+                self.transport.close()
+        elif self._head_size:
+            self._head_since = self._head_since or now
+            if now - self._head_since > timeouts.client_head:
+                self._refuse(Reject(408, "request_timeout", "The request's head did not arrive in time.").fault)
+        elif quiet > timeouts.idle:
+            self.transport.close()
+
+    def _check_upload(self, call: Call, now: float) -> None:
+        timeouts = self.service.chain.timeouts
+        allowed = timeouts.client_body + call.size / timeouts.client_body_rate
+        if now - self.touched > timeouts.client_body or now - self._body_since > allowed:
+            self._refuse(Reject(408, "request_timeout", "The request's body did not arrive in time.").fault)

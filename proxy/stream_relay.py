@@ -1,0 +1,306 @@
+"""A stream from worker to client: bytes go on as they come, in both kinds of framing, with backpressure.
+
+A plain stream is not parsed. Each read is looked at for three facts only: does it end at an event boundary, may it
+hold a terminal event, may it hold an error. Where one of the dialect's needles occurs, the whole events around it are
+judged exactly. Bound per stream: the client's write buffer (64 KiB) and one read of the kernel (256 KiB).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tailrace.proxy import answers
+from tailrace.proxy.dialects import Sign
+from tailrace.proxy.errors import event as error_event
+from tailrace.proxy.fault import INTERNAL, Fault, Whose, false_end, fault_of, timed_out
+from tailrace.proxy.outcome import Ending, Outcome
+from tailrace.proxy.sse import Event, Splitter
+from tailrace.proxy.stride import Signal
+from tailrace.proxy.taps import Taps
+from tailrace.proxy.wire import ParsedHead, unframe
+
+if TYPE_CHECKING:
+    from tailrace.proxy.attempt import Attempt
+    from tailrace.proxy.call import Call
+
+log = logging.getLogger("tailrace")
+TAIL = 64 * 1024
+GRACE = 1.0
+
+
+class StreamRelay:
+    """The sink of the winning exchange once it is shown; resolves `done` exactly once."""
+
+    __slots__ = (
+        "_attempt",
+        "_client",
+        "_done_at",
+        "_finished",
+        "_gap",
+        "_n1",
+        "_n2",
+        "_n3",
+        "_n4",
+        "_passed",
+        "_plain",
+        "_raw",
+        "_send",
+        "_sse",
+        "_tail",
+        "_taps",
+        "_terminal",
+        "_unfinished",
+        "_write",
+        "call",
+        "done",
+    )
+
+    def __init__(self, call: Call, attempt: Attempt, taps: Taps | None) -> None:
+        self.call = call
+        self._attempt = attempt
+        self._client = call.client
+        self._send = call.client.send if taps is None else taps.sender(call.client.send)
+        self._raw = self._plain = False
+        self._write: Callable[[bytes], None] = call.client.send_chunks
+        self._taps = taps
+        self.done: Signal[Outcome] = Signal()
+        self._sse = attempt.streaming
+        self._tail = b""
+        self._passed = 0
+        self._finished = False
+        self._unfinished: int | None = None
+        self._terminal = False
+        self._done_at = 0.0
+        self._gap = call.chain.timeouts.gap
+        if call.route.dialect is not None:
+            self._n1, self._n2, self._n3, self._n4 = call.route.dialect.needles
+
+    def attach(self) -> None:
+        """Take over the exchange, with what the attempt has held back so far."""
+        attempt, client = self._attempt, self._client
+        client.relay = self
+        self._raw = self._plain = self._sse and self._taps is None and client.passes_chunks
+        connection = attempt.connection
+        if connection is not None and connection.sink is attempt:
+            connection.sink = self
+            client.upstream = connection.transport
+            if client.paused and connection.transport is not None:
+                # With what it was sent before this answer.
+                connection.transport.pause_reading()
+        held = attempt.held
+        attempt.held = []
+        if held:
+            try:
+                self._show(held[0] if len(held) == 1 else b"".join(held))
+            except Exception as error:
+                fault = fault_of(error)
+                if fault is INTERNAL:
+                    log.exception("a tap failed in request %s", self.call.id)
+                self._fail(fault)
+                return
+        if client.head_sent:
+            self._write = client.transport.write
+        if attempt.ended:
+            self.on_end()
+        elif attempt.fault is not None:
+            self.on_fault(attempt.fault)
+
+    def _show(self, held: bytes) -> None:
+        if self._attempt.framed:
+            self.on_chunks(held, 2)
+        else:
+            self.on_data(held)
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether bytes of the gateway's own would land between two events."""
+        return self._sse and not self._tail and not self._terminal
+
+    def on_head(self, head: ParsedHead) -> None:
+        """Not called: the head came before the commit."""
+
+    def on_chunks(self, chunks: bytes, count: int) -> None:
+        # The usual read of a stream: one chunk, whole events, nothing that needs a look. It goes on as it came.
+        # (`find`, because `in` first tries the needle as a number and formats an exception each time.)
+        if (
+            count == 1
+            and self._plain
+            and chunks.endswith(b"\n\n\r\n")
+            and chunks.find(self._n1) < 0
+            and chunks.find(self._n2) < 0
+            and chunks.find(self._n3) < 0
+            and chunks.find(self._n4) < 0
+        ):
+            self._passed += len(chunks)
+            self._write(chunks)
+            return
+        data = unframe(chunks)
+        if self._plain and data.endswith(b"\n\n") and not self._needs_look(data):
+            self._passed += len(chunks)
+            self._write(chunks)
+        else:
+            self.on_data(data)
+
+    def _needs_look(self, data: bytes) -> bool:
+        return (
+            data.find(self._n1) >= 0
+            or data.find(self._n2) >= 0
+            or data.find(self._n3) >= 0
+            or data.find(self._n4) >= 0
+            or self._terminal
+        )
+
+    def on_data(self, data: bytes) -> None:
+        if not self._sse:
+            self._send(data)
+            return
+        tail = self._tail
+        whole = tail + data if tail else data
+        if self._needs_look(whole):
+            if not self._inspect(whole, len(tail)):
+                return
+        else:
+            self._send(data)
+        if whole.endswith(b"\n\n"):
+            self._tail = b""
+        else:
+            splitter = Splitter()
+            splitter.feed(whole)
+            rest = splitter.rest
+            # A line feed behind its carriage return opens no event.
+            self._tail = rest[-TAIL:] if rest.strip(b"\r\n") else b""
+        self._plain = self._raw and not self._tail
+
+    def _inspect(self, whole: bytes, shown: int) -> bool:
+        """Judge every whole event; send what may be sent. False: the stream is over for the client."""
+        dialect = self.call.route.dialect
+        assert dialect is not None
+        if self._terminal:
+            return False
+        splitter = Splitter()
+        end = 0
+        for event in splitter.feed(whole):
+            sign = dialect.judge(event)
+            if sign is Sign.ABORTED:
+                if end:
+                    self._send(whole[shown:end])
+                    self._tail = b""
+                self._fail(false_end("the engine aborted the request"))
+                return False
+            end += len(event.raw)
+            if sign is Sign.ERROR:
+                self._show_error(whole[shown:end], answers.error_event(event))
+                return False
+            if sign is Sign.FINISH:
+                self._note_finish(event)
+            elif sign is Sign.DONE:
+                self._send(whole[shown:end])
+                self._end_of_answer()
+                return False
+        self._send(whole[shown:])
+        return True
+
+    def _note_finish(self, event: Event) -> None:
+        if self._unfinished is None:
+            self._unfinished = answers.choices_asked(self.call)
+        self._unfinished -= answers.choices_finished(event)
+        self._finished = self._unfinished <= 0
+
+    def _end_of_answer(self) -> None:
+        """The terminal event is out: what remains is the end of the framing, and that has a grace."""
+        self._terminal = True
+        self._plain = False
+        self._tail = b""
+        connection = self._attempt.connection
+        self._done_at = connection.clock.now if connection is not None else 0.0
+
+    def _show_error(self, data: bytes, fault: Fault) -> None:
+        """Pass an engine's error event on, but not the end that it wants to put behind it."""
+        self._send(data)
+        self._close_upstream()
+        outcome = Outcome(Ending.UPSTREAM_LOST, fault.status, fault)
+        self._close_taps(outcome)
+        self._client.cut()
+        self._resolve(outcome)
+
+    def _fail(self, fault: Fault) -> None:
+        """End a stream honestly: an error event where one fits, and no end of the framing."""
+        self._close_upstream()
+        ending = Ending.FAILED if fault.whose is Whose.GATEWAY else Ending.UPSTREAM_LOST
+        outcome = Outcome(Ending.DEADLINE if fault.kind == "total_timeout" else ending, fault.status, fault)
+        self._close_taps(outcome)
+        if self.at_boundary:
+            self._client.send(
+                error_event(fault, anthropic=self.call.route.anthropic, request_id=self.call.id),
+            )
+            self._client.cut()
+        else:
+            self._client.cut(told=False)
+        self._resolve(outcome)
+
+    def on_end(self) -> None:
+        if not self._sse or self._terminal or (self._finished and not self._tail):
+            self._finish()
+        else:
+            self._fail(false_end("its stream ended without a finish reason"))
+
+    def on_fault(self, fault: Fault) -> None:
+        if self._terminal:
+            self._finish()
+        else:
+            self._fail(fault)
+
+    def on_quiet(self, quiet: float, now: float) -> None:
+        if self._client.paused and self._attempt.connection is not None:
+            # Nothing is read for its sake, so the silence is not the worker's.
+            self._attempt.connection.touched = now
+        if (self._terminal and now - self._done_at > GRACE) or (
+            self._finished and not self._tail and quiet > 2 * GRACE
+        ):
+            self._close_upstream()
+            self._finish()
+        elif quiet > self._gap and not self._client.paused:
+            self._fail(timed_out("gap", self._gap))
+        elif now > self.call.deadline:
+            self._fail(timed_out("total", self.call.chain.timeouts.total or 0.0))
+        elif self.at_boundary:
+            self.call.beat_if_due(now, quiet)
+
+    def _finish(self) -> None:
+        outcome = Outcome(Ending.COMPLETED, self._attempt.status)
+        if self._taps is not None and not self._close_taps(outcome):
+            self._fail(INTERNAL)
+            return
+        self._client.end()
+        self._resolve(outcome)
+
+    def client_left(self) -> None:
+        """The client closed its connection: so does the gateway, towards the worker, at once."""
+        self._close_upstream()
+        self._close_taps(Outcome(Ending.CLIENT_GONE, 499))
+
+    def _close_taps(self, outcome: Outcome) -> bool:
+        """Let every tap see the end, once; False where one fails."""
+        taps, self._taps = self._taps, None
+        if taps is None:
+            return True
+        try:
+            taps.finish(self._client.send, outcome)
+        except Exception:
+            log.exception("a tap failed at the end of request %s", self.call.id)
+            return False
+        return True
+
+    def _close_upstream(self) -> None:
+        connection = self._attempt.connection
+        if connection is not None and connection.sink is self:
+            connection.release()
+
+    def _resolve(self, outcome: Outcome) -> None:
+        client = self._client
+        client.relay = None
+        client.upstream = None
+        outcome.delivered_bytes = self._passed
+        self.done.set(outcome)
