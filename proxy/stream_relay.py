@@ -93,7 +93,11 @@ class StreamRelay:
         attempt.held = []
         if held:
             try:
-                self._show(held[0] if len(held) == 1 else b"".join(held))
+                data = held[0] if len(held) == 1 else b"".join(held)
+                if attempt.framed:
+                    self.on_chunks(data, 2)
+                else:
+                    self.on_data(data)
             except Exception as error:
                 fault = fault_of(error)
                 if fault is INTERNAL:
@@ -106,12 +110,6 @@ class StreamRelay:
             self.on_end()
         elif attempt.fault is not None:
             self.on_fault(attempt.fault)
-
-    def _show(self, held: bytes) -> None:
-        if self._attempt.framed:
-            self.on_chunks(held, 2)
-        else:
-            self.on_data(held)
 
     @property
     def at_boundary(self) -> bool:
@@ -232,9 +230,7 @@ class StreamRelay:
         outcome = Outcome(Ending.DEADLINE if fault.kind == "total_timeout" else ending, fault.status, fault)
         self._close_taps(outcome)
         if self.at_boundary:
-            self._client.send(
-                error_event(fault, anthropic=self.call.route.anthropic, request_id=self.call.id),
-            )
+            self._client.send(error_event(fault, anthropic=self.call.route.anthropic, request_id=self.call.id))
             self._client.cut()
         else:
             self._client.cut(told=False)
@@ -254,8 +250,7 @@ class StreamRelay:
 
     def on_quiet(self, quiet: float, now: float) -> None:
         if self._client.paused and self._attempt.connection is not None:
-            # Nothing is read for its sake, so the silence is not the worker's.
-            self._attempt.connection.touched = now
+            self._attempt.connection.touched = now  # nothing is read, so the silence is not the worker's
         if (self._terminal and now - self._done_at > GRACE) or (
             self._finished and not self._tail and quiet > 2 * GRACE
         ):

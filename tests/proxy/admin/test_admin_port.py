@@ -101,11 +101,20 @@ def test_metrics_are_the_sum_over_processes_and_outlive_them(tmp_path: Path) -> 
                     async with RawClient(it.url) as client:
                         assert (await client.post(CHAT, ASK)).status == 200
                 line = 'tailrace_requests_total{route="chat",model="m",outcome="completed",code="200"} 6'
-                assert line in (await it.get("/metrics")).body.decode()
+
+                async def counted() -> None:
+                    got = ""
+                    try:
+                        async with asyncio.timeout(8):
+                            while line not in got:
+                                got = (await it.get("/metrics")).body.decode()
+                    except TimeoutError:
+                        pytest.fail("\n".join(text for text in got.splitlines() if "requests_total{" in text))
+
+                await counted()
                 for process in it.processes:
                     os.kill(process, signal.SIGKILL)
-                while line not in (await it.get("/metrics")).body.decode():
-                    pass
+                await counted()
 
     run(body())
 
