@@ -211,8 +211,7 @@ class StreamRelay:
         self._terminal = True
         self._plain = False
         self._tail = b""
-        connection = self._attempt.connection
-        self._done_at = connection.clock.now if connection is not None else 0.0
+        self._done_at = self.call.client.service.clock.now
 
     def _show_error(self, data: bytes, fault: Fault) -> None:
         """Pass an engine's error event on, but not the end that it wants to put behind it."""
