@@ -27,6 +27,7 @@ class Answering(asyncio.Protocol):
         "_pending",
         "call",
         "chunked",
+        "gone",
         "loop",
         "paused",
         "paused_at",
@@ -46,6 +47,7 @@ class Answering(asyncio.Protocol):
         self.call: Call | None = None
         self.relay: StreamRelay | None = None
         self.upstream: asyncio.Transport | None = None
+        self.gone = False
         self.started = False
         self.chunked = True
         self.paused = False

@@ -6,13 +6,14 @@ commit is the first content of a stream, a whole unary body, or a held-back part
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tailrace.proxy import answers
 from tailrace.proxy.dialects import Sign
-from tailrace.proxy.fault import Fault, bad_answer, false_end, timed_out
+from tailrace.proxy.fault import INTERNAL, Fault, bad_answer, false_end, timed_out
 from tailrace.proxy.outcome import AttemptEnd
 from tailrace.proxy.plugin import Verdict
 from tailrace.proxy.sse import Event, Splitter
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.race import Race
     from tailrace.proxy.upstream import UpstreamConnection
 
+log = logging.getLogger("tailrace")
 HOLD_STREAM = 64 * 1024
 HOLD_ERROR = 64 * 1024
 
@@ -67,7 +69,15 @@ class Attempt:
         if connection is not None:
             self._send(connection)
         else:
-            self.opening = pool.connect(self._send, self._lose).cancel
+            self.opening = pool.connect(self._opened, self._lose).cancel
+
+    def _opened(self, connection: UpstreamConnection) -> None:
+        try:
+            self._send(connection)
+        except Exception:
+            log.exception("request %s could not be built", self.call.id)
+            connection.close()
+            self._lose(INTERNAL)
 
     def _send(self, connection: UpstreamConnection) -> None:
         self.opening = None

@@ -79,6 +79,8 @@ class Call:
 
     def edit(self, name: str, value: bytes | None) -> None:
         """Change one top-level field of the JSON body: `value` is JSON text, None removes the field."""
+        if value is not None and not isinstance(value, bytes):
+            raise TypeError(f"the new value of '{name}' must be JSON as bytes, not {type(value).__name__}")
         if self.body is None:
             raise RuntimeError(f"the body of {self.route.path} is not JSON and has no field '{name}'")
         self.body.edit(name, value)

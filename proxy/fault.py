@@ -92,14 +92,14 @@ def fault_of(error: Exception) -> Fault:
     return error.fault if isinstance(error, Reject | Failed) else INTERNAL
 
 
-def connect_failed(worker: str, why: str) -> Fault:
-    """No connection to the worker: nothing was sent."""
+def connect_failed(why: str) -> Fault:
+    """No connection to the worker: nothing was sent. Clients are told why, but not where workers are."""
     return Fault(
         kind="connect_failed",
         whose=Whose.NETWORK,
         status=503,
         code="worker_unreachable",
-        message=f"No connection to a worker of this model ({worker}: {why}).",
+        message=f"No connection to a worker of this model ({why}).",
         retry_after=1.0,
         retryable=True,
         sent=False,

@@ -104,7 +104,7 @@ class RelayProcess(Generic[SettingsT]):
 
     def unready(self) -> list[str]:
         """Why this process should get no new traffic: it ends, or has nobody to send calls to."""
-        return self.service.unready() or unreachable(self.roster.workers)
+        return self.service.unready() or unreachable(self.roster.workers, watched=self.service.watched)
 
     async def drain(self, hurry: asyncio.Event) -> None:
         """End the service as the settings say."""
@@ -126,6 +126,7 @@ class GatewayProcess(RelayProcess[Gateway]):
 
     def __init__(self, settings: Gateway, seat: Seat | None = None, *, watching: bool = True) -> None:
         super().__init__(settings, seat)
+        self.service.watched = watching
         self.watch = FleetWatch(self.service.loop, self.service.clock, self._adapters_changed, watching=watching)
 
     def pools_of(self, settings: Gateway) -> Mapping[str, PoolSettings]:

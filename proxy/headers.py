@@ -36,18 +36,26 @@ CREDENTIALS = frozenset(
         b"x-ms-client-principal",
     }
 )
-_CREDENTIAL_ENDINGS = (
-    b"-api-key",
-    b"-token",
-    b"-accesstoken",
-    b"-secret",
-    b"-password",
-    b"-authorization",
-    b"-subscription-key",
-    b"-access-key",
-    b"-jwt",
-    b"-assertion",
+# A name with one of these words in it carries a secret, whatever else it says,
+_SECRET_WORDS = frozenset(
+    {
+        b"accesstoken",
+        b"apikey",
+        b"assertion",
+        b"authentication",
+        b"authorization",
+        b"bearer",
+        b"credential",
+        b"credentials",
+        b"jwt",
+        b"passwd",
+        b"password",
+    }
 )
+# and so does one that ends in one of these, or that speaks of a key of one of those.
+_SECRET_ENDS = frozenset({b"auth", b"secret", b"token"})
+_KEY_OF = frozenset({b"access", b"api", b"auth", b"secret", b"subscription"})
+_WORDS = re.compile(rb"[-_.]")
 
 # Replaced by the gateway's own, or about the connection that ends here.
 _OWN = frozenset(
@@ -123,7 +131,7 @@ def request_rule(name: bytes) -> int:
     low = name.lower()
     rule = _NAMED.get(low)
     if rule is None:
-        if low in CREDENTIALS or low.endswith(_CREDENTIAL_ENDINGS):
+        if low in CREDENTIALS or _is_secret(_WORDS.split(low)):
             rule = CREDENTIAL
         elif low in HOP_BY_HOP or low in _OWN or low.startswith(_REQUEST_PREFIXES):
             rule = DROP
@@ -134,6 +142,11 @@ def request_rule(name: bytes) -> int:
             request_rules.clear()
         request_rules[name] = rule
     return rule
+
+
+def _is_secret(words: list[bytes]) -> bool:
+    named = frozenset(words)
+    return bool(named & _SECRET_WORDS or words[-1] in _SECRET_ENDS or (b"key" in named and named & _KEY_OF))
 
 
 def answer_rule(name: bytes) -> tuple[int, bytes]:

@@ -21,17 +21,22 @@ def healthz(_call: Call) -> Reply:
 
 def readyz(call: Call) -> Reply:
     """Whether this process should get new traffic, and why not."""
-    reasons = call.client.service.unready() or unreachable(call.chain.pins)
+    reasons = call.client.service.unready() or unreachable(call.chain.pins, watched=call.client.service.watched)
     status = "unready" if reasons else "ready"
     return Reply(503 if reasons else 200, orjson.dumps({"status": status, "reasons": reasons}), source="health")
 
 
-def unreachable(workers: Iterable[Worker]) -> list[str]:
-    """The reason to be unready where no worker at all takes calls.
+def unreachable(workers: Iterable[Worker], *, watched: bool) -> list[str]:
+    """The reason to be unready where no worker at all takes calls, or none has been heard of yet.
 
     One model without workers is no reason: the others would be lost with it.
     """
-    return [] if any(worker.eligible for worker in workers) else ["no worker takes calls"]
+    eligible = [worker for worker in workers if worker.eligible]
+    if not eligible:
+        return ["no worker takes calls"]
+    if watched and all(worker.standing.seen is None for worker in eligible):
+        return ["no worker has been heard of yet"]
+    return []
 
 
 HEALTH: tuple[Route, ...] = (

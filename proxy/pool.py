@@ -128,9 +128,9 @@ class ConnectionPool:
             async with asyncio.timeout(self.connect_limit):
                 connection = await self._open()
         except TimeoutError:
-            failed(connect_failed(self.address.shown, f"no answer within {self.connect_limit:g} s"))
+            failed(connect_failed(f"no answer within {self.connect_limit:g} s"))
         except (OSError, ssl.SSLError) as error:
-            failed(connect_failed(self.address.shown, _why(error)))
+            failed(connect_failed(_why(error)))
         else:
             done(connection)
 

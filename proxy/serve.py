@@ -43,6 +43,8 @@ async def serve(call: Call) -> None:
             call.harvest = ask(call)
         if reply is None and local is not None:
             reply = local(call)
+        if call.client.gone:
+            raise asyncio.CancelledError
         if reply is not None:
             outcome = await send_reply(call, reply)
         else:
@@ -53,7 +55,8 @@ async def serve(call: Call) -> None:
     except (Reject, Failed) as refusal:
         outcome = refuse(call, refusal.fault)
     except asyncio.CancelledError:
-        outcome = Outcome(Ending.CLIENT_GONE, 499)
+        # One that a plugin's own work brought up is the plugin's failure: the client waits for an answer.
+        outcome = Outcome(Ending.CLIENT_GONE, 499) if call.client.gone else refuse(call, INTERNAL)
     except Exception:
         log.exception("request %s failed inside the gateway", call.id)
         outcome = refuse(call, INTERNAL)
@@ -61,7 +64,17 @@ async def serve(call: Call) -> None:
 
 
 def refuse(call: Call, fault: Fault) -> Outcome:
-    """Tell the client, in the head if nothing was sent, in the stream otherwise."""
+    """Tell the client; where even that fails, end its connection, so that the call ends in any case."""
+    try:
+        return _tell(call, fault)
+    except Exception:
+        log.exception("request %s could not be refused", call.id)
+        call.client.transport.abort()
+        return Outcome(Ending.FAILED, INTERNAL.status, INTERNAL)
+
+
+def _tell(call: Call, fault: Fault) -> Outcome:
+    """In the head if nothing was sent, in the stream otherwise."""
     client = call.client
     anthropic = call.route.anthropic
     race = call.race

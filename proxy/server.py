@@ -156,7 +156,7 @@ class ClientConnection(Attended):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._lane is not None:
             self._lane.discard(self)
-        self._closing = self._lingering = True
+        self._closing = self._lingering = self.gone = True
         for call in self._queue:
             call.drop()
         self._queue.clear()

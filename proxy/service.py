@@ -39,6 +39,7 @@ class Service:
         self.share: Share | None = None
         """This process's part of new connections, where several accept from the same sockets."""
         self.draining = False
+        self.watched = False
         self.ready = True
         self.active = 0
         self._prefix = "req_" + os.urandom(6).hex()

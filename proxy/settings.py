@@ -53,15 +53,13 @@ class ModelSettings:
     pool: str | None = setting(default=None, help="a name under `pools`")
     workers: tuple[str, ...] = setting(default=(), help="or the workers themselves")
     served_as: str | None = setting(default=None, key="as", help="the name the workers know the model by")
-    lora: str | None = setting(default=None, help="an adapter; only workers that list it are asked")
+    lora: str | None = setting(default=None, help="an adapter of that model; only workers that list it are asked")
     rename: bool = setting(default=False, help="answers carry the client's name in place of the workers'")
 
     def check(self) -> Iterable[str]:
         """Exactly one source of workers."""
         if (self.pool is None) == (not self.workers):
             yield "give either `pool` (a name under `pools`) or `workers` (a list of URLs)"
-        if self.served_as is not None and self.lora is not None:
-            yield "`as` and `lora` both name what the workers serve: give one"
         yield from worker_faults(self.workers)
 
 

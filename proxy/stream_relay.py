@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
 
 log = logging.getLogger("tailrace")
-TAIL = 64 * 1024
+TAIL = 4 << 20  # of an event that is not whole yet, so that it can be judged when it is
 GRACE = 1.0
 
 
@@ -87,7 +87,6 @@ class StreamRelay:
             connection.sink = self
             client.upstream = connection.transport
             if client.paused and connection.transport is not None:
-                # With what it was sent before this answer.
                 connection.transport.pause_reading()
         held = attempt.held
         attempt.held = []
@@ -120,8 +119,7 @@ class StreamRelay:
         """Not called: the head came before the commit."""
 
     def on_chunks(self, chunks: bytes, count: int) -> None:
-        # The usual read of a stream: one chunk, whole events, nothing that needs a look. It goes on as it came.
-        # (`find`, because `in` first tries the needle as a number and formats an exception each time.)
+        # The usual read goes on as it came. (`find`: `in` first tries the needle as a number, by way of an exception.)
         if (
             count == 1
             and self._plain
@@ -164,7 +162,7 @@ class StreamRelay:
         if whole.endswith(b"\n\n"):
             self._tail = b""
         else:
-            splitter = Splitter()
+            splitter = Splitter(TAIL)
             splitter.feed(whole)
             rest = splitter.rest
             # A line feed behind its carriage return opens no event.
@@ -177,7 +175,7 @@ class StreamRelay:
         assert dialect is not None
         if self._terminal:
             return False
-        splitter = Splitter()
+        splitter = Splitter(2 * TAIL)
         end = 0
         for event in splitter.feed(whole):
             sign = dialect.judge(event)
@@ -295,6 +293,8 @@ class StreamRelay:
     def _resolve(self, outcome: Outcome) -> None:
         client = self._client
         client.relay = None
-        client.upstream = None
+        upstream, client.upstream = client.upstream, None
+        if client.paused and upstream is not None and not upstream.is_closing():
+            upstream.resume_reading()  # a connection must not rest paused
         outcome.delivered_bytes = self._passed
         self.done.set(outcome)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _size_of = wire.SIZES.get
 log = logging.getLogger("tailrace")
+STALE = 0.25
 HOLD_CHUNK = 16 * 1024
 """How much of a chunk that has not wholly arrived is kept back; a larger one is passed on in pieces."""
 
@@ -269,7 +270,10 @@ class UpstreamConnection(asyncio.Protocol):
         if exc is None and self.got_bytes and self._receive == self._in_rest:
             sink.on_end()
         else:
-            sink.on_fault(connection_lost(sent=self.got_bytes or not self.rested))
+            # A connection that had rested and is lost at once was closed before the request came; one that is lost
+            # later took the request with it.
+            stale = self.rested and not self.got_bytes and self.clock.now - self.touched <= STALE
+            sink.on_fault(connection_lost(sent=not stale))
 
     def visit(self, now: float) -> None:
         quiet = now - self.touched

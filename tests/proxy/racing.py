@@ -85,7 +85,7 @@ class FakeWorker:
 
     def refuse(self) -> None:
         _, failed = self.connections.opening.pop()
-        failed(connect_failed(self.name, "refused"))
+        failed(connect_failed("refused"))
 
     @property
     def sink(self) -> Any:

@@ -136,7 +136,8 @@ def test_sigterm_lets_a_running_stream_finish(tmp_path: Path) -> None:
             RawClient(it.url) as kept,
         ):
             await begin_stream(stream)
-            assert (await kept.get("/readyz")).status == 200
+            while (await kept.get("/readyz")).status != 200:
+                await asyncio.sleep(0.02)
             it.signal(signal.SIGTERM)
             await it.until("stopping")
             while (answer := await kept.get("/readyz")).status == 200:
