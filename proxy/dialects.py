@@ -80,8 +80,9 @@ def judge_messages(event: Event) -> Sign:
         case "message_stop":
             return Sign.DONE
         case "message_delta":
-            reason = _object(body.get("delta")).get("stop_reason")
-            return Sign.ABORTED if reason == "abort" else Sign.FINISH if reason else Sign.NOTHING
+            reason = _object(body.get("delta")).get("stop_reason", "")
+            # vLLM's spelling of a request that it gave up: a reason of null, and then an end as if all were well.
+            return Sign.ABORTED if reason in (None, "abort") else Sign.FINISH if reason else Sign.NOTHING
         case "content_block_delta":
             delta = _object(body.get("delta"))
             return Sign.CONTENT if any(value for key, value in delta.items() if key != "type") else Sign.NOTHING

@@ -61,7 +61,8 @@ INFERENCE: tuple[Route, ...] = (
     _post("/v1/completions", "completions", dialects.COMPLETIONS, expects=b'"choices"'),
     _post("/v1/responses", "responses", dialects.RESPONSES, expects=b'"output"', births=True),
     Route("/v1/responses/*", "responses", "*", Shape.OPAQUE, dialects.RESPONSES, pinned=True),
-    _post("/v1/messages", "messages", dialects.MESSAGES, anthropic=True, expects=b'"content"'),
+    # vLLM leaves the reason out where it gave the request up, and says 200.
+    _post("/v1/messages", "messages", dialects.MESSAGES, anthropic=True, expects=b'"stop_reason"'),
     _post("/v1/messages/count_tokens", "count_tokens", anthropic=True, expects=b'"input_tokens"'),
     _post("/v1/embeddings", "embeddings", expects=b'"data"'),
     _post("/v1/rerank", "rerank", expects=b'"results"'),

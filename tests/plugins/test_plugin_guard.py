@@ -11,7 +11,7 @@ GOOD = {
     "/v1/chat/completions": chat_answer("x"),
     "/v1/completions": {"choices": []},
     "/v1/responses": {"output": []},
-    "/v1/messages": {"content": []},
+    "/v1/messages": {"content": [], "stop_reason": "end_turn"},
     "/v1/embeddings": {"data": []},
 }
 TOKENS = "{max_tokens: {cap: 100}}"

@@ -131,7 +131,7 @@ def test_comments_are_nothing():
         ({"type": "content_block_delta", "delta": {"type": "text_delta", "text": ""}}, NOTHING),
         ({"type": "content_block_delta", "delta": None}, NOTHING),
         ({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, FINISH),
-        ({"type": "message_delta", "delta": {"stop_reason": None}}, NOTHING),
+        ({"type": "message_delta", "delta": {"stop_reason": None}}, ABORTED),
         ({"type": "message_delta", "delta": {"stop_reason": "abort"}}, ABORTED),
         ({"type": "message_stop"}, DONE),
         ({"type": "error", "error": {"message": "x"}}, ERROR),

@@ -1,0 +1,66 @@
+"""Requests that an engine gave up, in each API's spelling: bodies that a real vLLM sent when it was told to end."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import event, json_answer, run, sse_answer
+from tailrace.proxy.outcome import Ending
+
+from cases.scene import scene
+
+MESSAGES = "/v1/messages"
+ASK = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 100}
+USAGE = {"input_tokens": 23, "output_tokens": 24}
+GIVEN_UP = {
+    "id": "chatcmpl-1",
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "text", "text": "half an ans"}],
+    "model": "m",
+    "usage": USAGE,
+}
+
+
+def named(body: dict) -> bytes:
+    return event(body, body["type"])
+
+
+BEGUN = [
+    named({"type": "message_start", "message": {**GIVEN_UP, "content": [], "stop_reason": None}}),
+    named({"type": "content_block_start", "content_block": {"type": "text", "text": ""}, "index": 0}),
+    named({"type": "content_block_delta", "delta": {"type": "text_delta", "text": "half"}, "index": 0}),
+    named({"type": "content_block_stop", "index": 0}),
+]
+END = [
+    named({"type": "message_delta", "delta": {"stop_reason": None, "stop_sequence": None}, "usage": USAGE}),
+    named({"type": "message_stop"}),
+]
+
+
+def test_UPD_02_a_message_without_a_stop_reason():
+    async def body():
+        async with scene(json_answer(GIVEN_UP), json_answer({**GIVEN_UP, "stop_reason": "end_turn"})) as s:
+            answer = await s.ask(ASK, MESSAGES)
+            assert answer.status == 502
+            assert answer.json()["type"] == "error"
+            assert (await s.outcome()).ending is Ending.FAILED
+            assert (await s.ask(ASK, MESSAGES)).status == 200
+
+    run(body())
+
+
+@pytest.mark.parametrize("begun", [BEGUN, BEGUN[:2]])
+def test_UPD_02_a_stream_of_messages_without_a_stop_reason(begun):
+    async def body():
+        async with scene(sse_answer([*begun, *END])) as s:
+            answer = await s.ask({**ASK, "stream": True}, MESSAGES)
+            if len(begun) == 2:
+                assert answer.status == 502
+                return
+            assert not answer.complete
+            assert answer.body.startswith(b"".join(begun))
+            assert b"message_stop" not in answer.body
+            assert answer.events[-1].json()["type"] == "error"
+            assert (await s.outcome()).ending is Ending.UPSTREAM_LOST
+
+    run(body())
