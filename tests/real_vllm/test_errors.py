@@ -13,7 +13,7 @@ from real_vllm.engines import KEY
 from real_vllm.scene import CHAT, HELLO, run, scene
 
 GOOD: dict[str, Any] = {"model": "tiny", "messages": HELLO, "max_tokens": 4}
-LONG = [{"role": "user", "content": "river " * 6000}]
+LONG = [{"role": "user", "content": "river " * 20000}]
 BAD = {
     "temperature": {**GOOD, "temperature": 9},
     "top_p": {**GOOD, "top_p": 2},
@@ -24,7 +24,7 @@ BAD = {
     "type": {**GOOD, "messages": "hello"},
     "tool_choice": {**GOOD, "tool_choice": "required"},
     "streamed": {**GOOD, "temperature": 9, "stream": True},
-    "too many tokens": {**GOOD, "max_tokens": 5000},
+    "too many tokens": {**GOOD, "max_tokens": 50000},
     "unknown at the engine": {**GOOD, "model": "ghost"},
 }
 
