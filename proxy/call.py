@@ -66,6 +66,7 @@ class Call:
     ) -> None:
         self.id = call_id
         self.chain = chain
+        chain.calls.count += 1
         self.client = client
         self.head = head
         self.route = route
@@ -169,9 +170,14 @@ class Call:
             self._waiter.fail(Failed(fault))
 
     def drop(self) -> None:
-        """Let go of a call that was read but never served."""
-        self.client.service.memory.used -= self.size
+        """Let go of body and chain, exactly once: the call is over, or will never be served."""
+        service = self.client.service
+        service.memory.used -= self.size
         self.size = 0
+        chain = self.chain
+        chain.calls.count -= 1
+        if not chain.calls.count and chain is not service.chain:
+            service.retire(chain)
 
     # The answer.
 

@@ -16,7 +16,7 @@ HOLD_UNARY = 1 << 20
 
 
 class Running:
-    """How many calls of a chain are running."""
+    """How many calls hold a chain: from their head to their end, whether they wait, run or are dropped unserved."""
 
     __slots__ = ("count",)
 

@@ -147,6 +147,7 @@ class ClientConnection(Attended):
     def _stay(self, rest: bytes) -> None:
         """Serve a request that offers to switch protocols as if it did not; the parser would stop behind its head."""
         call = self._queue.pop()
+        call.drop()
         self._parser = httptools.HttpRequestParser(self)
         self.data_received(without_offer(call.head, self._url, self._length, close=not call.keep_alive) + rest)
 
@@ -160,9 +161,7 @@ class ClientConnection(Attended):
         for call in self._queue:
             call.drop()
         self._queue.clear()
-        if self._reading is not None and self._reading is not self.call:
-            self._reading.drop()
-        current, self._reading = self.call, None
+        current, self._reading = self.call, None  # one that is being read stands in the queue or is served
         if current is not None:
             if self.relay is not None:
                 self.relay.client_left()
@@ -274,7 +273,7 @@ class ClientConnection(Attended):
             self.call = call = self._queue.popleft()
             self.started = False
             self.chunked = call.head.version == "1.1"
-            self.service.began(call)
+            self.service.began()
             task = Stride(serve(call), self.loop)
             if self.call is call:
                 self._task = task

@@ -54,7 +54,7 @@ class Service:
         self.memory.limit = chain.limits.body_memory
         if old is not None and old_lives is not None:
             self._retiring[old.generation] = (old, old_lives)
-            self._retire(old)
+            self.retire(old)
 
     def unready(self) -> list[str]:
         """Why the process itself should get no new traffic."""
@@ -93,10 +93,9 @@ class Service:
         if not self._crowd[address]:
             del self._crowd[address]
 
-    def began(self, call: Call) -> None:
+    def began(self) -> None:
         """A call begins to be served."""
         self.active += 1
-        call.chain.calls.count += 1
 
     def refused(self, fault: Fault) -> None:
         """A request was refused before it became a call."""
@@ -110,12 +109,9 @@ class Service:
         """A call is over."""
         self._count_call(call, outcome)
         self.active -= 1
-        calls = call.chain.calls
-        calls.count -= 1
-        if not calls.count and call.chain is not self.chain:
-            self._retire(call.chain)
 
-    def _retire(self, chain: Chain) -> None:
+    def retire(self, chain: Chain) -> None:
+        """Close what a chain's plugins hold, if it is an old one that no call holds any more."""
         if chain.calls.count or chain.generation not in self._retiring:
             return
         _, lives = self._retiring.pop(chain.generation)
