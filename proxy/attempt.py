@@ -158,7 +158,7 @@ class Attempt:
             if sign is Sign.ABORTED:
                 self._lose(false_end("the engine aborted the request"))
                 return
-            if sign is Sign.DONE:
+            if sign is Sign.DONE and not dialect.conclusive:
                 self._lose(false_end("it ended without any content"))
                 return
             if self.call.chain.pipeline.judge:

@@ -28,12 +28,16 @@ class Sign(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One API's way of streaming; `needles` are always four, so that the relay can test them unrolled."""
+    """One API's way of streaming; `needles` are always four, so that the relay can test them unrolled.
+
+    `conclusive` says that the terminal event itself vouches for a whole answer, be it an empty one.
+    """
 
     name: str
     judge: Callable[[Event], Sign]
     needles: tuple[bytes, bytes, bytes, bytes]
     anthropic: bool = False
+    conclusive: bool = False
     heartbeat: bytes = b": heartbeat\n\n"
 
 
@@ -132,4 +136,5 @@ RESPONSES = Dialect(
     "responses",
     judge_responses,
     (b'"response.completed"', b'"response.incomplete"', b'"error"', b'"response.failed"'),
+    conclusive=True,
 )
