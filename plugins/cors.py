@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from tailrace.proxy.config import AtMost, Seconds, setting
+from tailrace.proxy.config import At, AtMost, Seconds, setting
 from tailrace.proxy.head import Reply
 from tailrace.proxy.plugin import Plugin
 
@@ -47,20 +47,22 @@ class Config:
         default=600.0, help="how long a browser may remember a preflight", why="one round trip each is felt in TTFT"
     )
 
-    def check(self) -> Iterable[str]:
+    def check(self) -> Iterable[At]:
         """Faults of origins and names, and what browsers or prudence forbid together."""
-        for origin in self.origins:
+        for number, origin in enumerate(self.origins):
             if origin not in ("*", "null") and not _ORIGIN.fullmatch(origin.lower()):
-                yield f"origins: '{origin}' is no origin; write https://HOST, https://*.DOMAIN, http://HOST:PORT or *"
-        for name in (*self.methods, *self.headers, *self.expose):
-            if not _TOKEN.fullmatch(name):
-                yield f"'{name}' is no name of a method or header"
+                text = f"'{origin}' is no origin; write https://HOST, https://*.DOMAIN, http://HOST:PORT or *"
+                yield At(text, "origins", number)
+        for key in ("methods", "headers", "expose"):
+            for number, name in enumerate(getattr(self, key)):
+                if not _TOKEN.fullmatch(name):
+                    yield At(f"'{name}' is no name of a method or header", key, number)
         if self.credentials and "*" in self.origins:
-            yield "origins: '*' does not go with credentials; list the origins"
+            yield At("'*' does not go with credentials; list the origins", "origins")
         if self.credentials and "null" in self.origins:
-            yield "origins: 'null' does not go with credentials; any sandboxed page has that origin"
+            yield At("'null' does not go with credentials; any sandboxed page has that origin", "origins")
         if self.credentials and "*" in self.expose:
-            yield "expose: '*' does not go with credentials; list the headers"
+            yield At("'*' does not go with credentials; list the headers", "expose")
 
 
 _Config = Config  # inside the class the name means its attribute

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tailrace.proxy.config import AtLeast, setting
+from tailrace.proxy.config import At, AtLeast, setting
 from tailrace.proxy.fault import Reject
 from tailrace.proxy.plugin import Plugin
 
@@ -40,10 +40,10 @@ class MaxTokens:
         default="lower", help="what becomes of a request for more", why="clients ask for far more than they need"
     )
 
-    def check(self) -> Iterable[str]:
+    def check(self) -> Iterable[At]:
         """A default above the cap would never be used."""
         if self.cap is not None and self.default is not None and self.default > self.cap:
-            yield f"the default of {self.default} is above the cap of {self.cap}"
+            yield At(f"the default of {self.default} is above the cap of {self.cap}", "default")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tailrace.proxy import headers as rules
-from tailrace.proxy.config import setting
+from tailrace.proxy.config import At, setting
 from tailrace.proxy.plugin import Plugin
 
 if TYPE_CHECKING:
@@ -35,20 +35,23 @@ class Changes:
     set: dict[str, str] = setting(default_factory=dict, help="headers with this value in place of any they had")
     add: dict[str, str] = setting(default_factory=dict, help="headers with this value beside any they have")
 
-    def check(self) -> Iterable[str]:
+    def check(self) -> Iterable[At]:
         """Faults of names and values."""
-        for name in (*self.remove, *self.set, *self.add):
+        removed = (("remove", number, name) for number, name in enumerate(self.remove))
+        changed = ((key, name, name) for key in ("set", "add") for name in getattr(self, key))
+        for key, step, name in (*removed, *changed):
             if not _NAME.fullmatch(name):
-                yield f"'{name}' is no header name"
+                yield At(f"'{name}' is no header name", key, step)
             elif why := _forbidden(name.lower()):
-                yield f"'{name}' cannot be changed: {why}"
-        for changes in (self.set, self.add):
+                yield At(f"'{name}' cannot be changed: {why}", key, step)
+        for key, changes in (("set", self.set), ("add", self.add)):
             seen: dict[str, str] = {}
             for name, value in changes.items():
                 if not _VALUE.fullmatch(value) or value != value.strip(" \t"):
-                    yield f"the value of '{name}' must be one line of Latin-1 text without blanks around it"
+                    text = f"the value of '{name}' must be one line of Latin-1 text without blanks around it"
+                    yield At(text, key, name)
                 if (other := seen.setdefault(name.lower(), name)) != name:
-                    yield f"'{name}' is the same header as '{other}'"
+                    yield At(f"'{name}' is the same header as '{other}'", key, name)
 
 
 def _forbidden(low: str) -> str | None:
@@ -68,11 +71,12 @@ class Config:
     request: Changes = setting(default_factory=Changes, help="requests on their way to workers")
     answer: Changes = setting(default_factory=Changes, help="answers on their way to clients, refusals too")
 
-    def check(self) -> Iterable[str]:
+    def check(self) -> Iterable[At]:
         """A credential beside the one that a worker gets anyway would be ambiguous."""
         for name in self.request.add:
             if rules.request_rule(name.encode("ascii", "replace")) == rules.CREDENTIAL:
-                yield f"request: add: '{name}' is a credential; `set` it, or give the pool an `api_key`"
+                text = f"'{name}' is a credential; `set` it, or give the pool an `api_key`"
+                yield At(text, "request", "add", name)
 
 
 _Config = Config  # inside the class the name means its attribute

@@ -19,7 +19,7 @@ from tailrace.plugins.redact_patterns import BUILT_IN, Patterns
 from tailrace.plugins.redact_prefix import analysed
 from tailrace.plugins.redact_responses import Responses
 from tailrace.plugins.redact_stream import Redaction, Whole
-from tailrace.proxy.config import AtLeast, AtMost, setting
+from tailrace.proxy.config import At, AtLeast, AtMost, setting
 from tailrace.proxy.fault import Reject, Whose
 from tailrace.proxy.plugin import Plugin
 
@@ -54,17 +54,17 @@ class Config:
         default=256, help="the most characters that a match may have", why="so much of a stream may be held back"
     )
 
-    def check(self) -> Iterable[str]:
+    def check(self) -> Iterable[str | At]:
         """Faults of the expressions."""
         if not self.patterns and not self.own:
             yield "there is nothing to replace: give `patterns` or `own`"
         for name, pattern in self.own.items():
             if name in BUILT_IN:
-                yield f"own: '{name}' is the name of a built-in pattern"
+                yield At(f"'{name}' is the name of a built-in pattern", "own", name)
             try:
                 analysed(pattern, self.longest)
             except ValueError as error:
-                yield f"own: {name}: {error}"
+                yield At(str(error), "own", name)
 
 
 _Config = Config  # inside the class the name means its attribute

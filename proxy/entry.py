@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from tailrace.proxy import registry
-from tailrace.proxy.config import Above, AtLeast, Flaws, Node, decode_as, setting
-from tailrace.proxy.config.shapes import record_of
+from tailrace.proxy.config import Above, AtLeast, Flaws, Node, setting
+from tailrace.proxy.config.flaws import name as quoted
+from tailrace.proxy.config.setting import is_required
+from tailrace.proxy.config.shape import BAD
+from tailrace.proxy.config.shapes import record_of, shape_of
 from tailrace.proxy.pipeline import Link
 from tailrace.proxy.plugin import AnyPlugin, Key
 
@@ -67,14 +71,18 @@ class PluginEntry:
         """Read an entry; a bare name stands for a plugin with its defaults."""
         if node.kind == "scalar":
             return cls._build(node, node.as_text(), None, Terms(), flaws)
+        terms = _terms_of(node, flaws)
         named = [(key, value) for key, value in node.items() if key.text not in _TERMS]
-        if len(named) != 1:
+        plugins = [(key, value) for key, value in named if _is_plugin(key.text)] if len(named) > 1 else named
+        if len(plugins) != 1:
             found = ", ".join(key.text for key, _ in named) or "none"
             flaws.add(node, f"a plugin entry names one plugin, got {found}; write `- name: {{…}}`")
             return None
-        key, value = named[0]
-        terms = _terms_of(node, flaws)
-        return None if terms is None else cls._build(key, key.text, value, terms, flaws)
+        for key, _ in named:
+            if key is not plugins[0][0]:
+                flaws.add(key, _unknown(key.text))
+        key, value = plugins[0]
+        return cls._build(key, key.text, value, terms, flaws)
 
     @classmethod
     def _build(cls, node: Node, name: str, value: Node | None, terms: Terms, flaws: Flaws) -> PluginEntry | None:
@@ -84,17 +92,14 @@ class PluginEntry:
             flaws.add(node, str(error))
             return None
         if value is None or value.is_null:
-            missing = [
-                field.name
-                for field in dataclasses.fields(plugin.Config)
-                if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-            ]
+            missing = [field.name for field in dataclasses.fields(plugin.Config) if is_required(field)]
             if missing:
                 flaws.add(node, f"plugin '{name}' needs {', '.join(missing)}")
                 return None
             return cls(name=name, plugin=plugin, config=plugin.Config(), terms=terms)
-        config = decode_as(plugin.Config, value, flaws)
-        return None if config is None else cls(name=name, plugin=plugin, config=config, terms=terms)
+        # Kept with its faults, which are noted: the chain around it can be looked at all the same.
+        config = record_of(plugin.Config).decode(value, flaws)
+        return None if config is BAD else cls(name=name, plugin=plugin, config=config, terms=terms)
 
     def to_plain(self) -> dict[str, object]:
         """The entry as YAML would have it, defaults filled in."""
@@ -150,8 +155,20 @@ def _judged_once(when: When) -> Callable[[Call], bool]:
     return holds
 
 
-def _terms_of(node: Node, flaws: Flaws) -> Terms | None:
+def _terms_of(node: Node, flaws: Flaws) -> Terms:
+    """What stands beside the plugin; what is faulty there is noted and left at its default."""
     hints = get_type_hints(Terms, include_extras=True)
-    before = len(flaws)
-    values = {key.text: decode_as(hints[key.text], value, flaws) for key, value in node.items() if key.text in _TERMS}
-    return None if len(flaws) != before else Terms(**values)
+    values = {
+        key.text: shape_of(hints[key.text]).decode(value, flaws) for key, value in node.items() if key.text in _TERMS
+    }
+    return Terms(**{name: value for name, value in values.items() if value is not BAD})
+
+
+def _is_plugin(name: str) -> bool:
+    return ":" in name or name in registry.names("plugins")
+
+
+def _unknown(key: str) -> str:
+    near = difflib.get_close_matches(key[:80], _TERMS, 1)
+    hint = f"did you mean {quoted(near[0])}?" if near else f"known beside a plugin: {', '.join(sorted(_TERMS))}"
+    return f"unknown key {quoted(key)}, {hint}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from tailrace.proxy.config import setting
+from tailrace.proxy.config import At, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,19 +33,20 @@ class Listener:
         default=(), help='networks whose forwarded headers are believed; "unix" for peers on a Unix socket'
     )
 
-    def check(self) -> Iterable[str]:
+    def check(self) -> Iterable[At]:
         """Faults of the address and the networks."""
         try:
             split_listen(self.address)
         except ValueError as error:
-            yield str(error)
-        for network in self.trusted_proxies:
+            yield At(str(error), "address")
+        for number, network in enumerate(self.trusted_proxies):
             if network == "unix":
                 continue
             try:
                 ipaddress.ip_network(network)
             except ValueError:
-                yield f"trusted_proxies: '{network}' is no network; write 10.0.0.0/8, fd00::/8 or unix"
+                text = f"'{network}' is no network; write 10.0.0.0/8, fd00::/8 or unix"
+                yield At(text, "trusted_proxies", number)
 
 
 def split_listen(address: str) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tailrace.proxy.address import Address, AddressError
-from tailrace.proxy.config import Above, AtLeast, AtMost, NotEmpty, OrAlone, Seconds, Secret, Size, setting
+from tailrace.proxy.config import Above, At, AtLeast, AtMost, NotEmpty, OrAlone, Seconds, Secret, Size, setting
 from tailrace.proxy.entry import PluginEntry
 from tailrace.proxy.limits import Limits, Timeouts
 from tailrace.proxy.listener import Listener, split_listen
@@ -25,10 +25,10 @@ class ClientTls:
     cert: Path | None = setting(default=None, help="PEM client certificate")
     key: Path | None = setting(default=None, help="PEM key of the client certificate")
 
-    def check(self) -> Iterable[str]:
+    def check(self) -> Iterable[At]:
         """A certificate needs its key."""
         if (self.cert is None) != (self.key is None):
-            yield "cert and key go together: give both or neither"
+            yield At("cert and key go together: give both or neither", "cert" if self.key is None else "key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class PoolSettings:
     tls: ClientTls | None = setting(default=None, help="for https workers")
     api_key: Secret | None = setting(default=None, help="sent to the workers as Authorization: Bearer")
 
-    def check(self) -> Iterable[str]:
+    def check(self) -> Iterable[At]:
         """Faults of the URLs."""
         yield from worker_faults(self.workers)
 
@@ -56,7 +56,7 @@ class ModelSettings:
     lora: str | None = setting(default=None, help="an adapter of that model; only workers that list it are asked")
     rename: bool = setting(default=False, help="answers carry the client's name in place of the workers'")
 
-    def check(self) -> Iterable[str]:
+    def check(self) -> Iterable[str | At]:
         """Exactly one source of workers."""
         if (self.pool is None) == (not self.workers):
             yield "give either `pool` (a name under `pools`) or `workers` (a list of URLs)"
@@ -71,10 +71,10 @@ class PassThrough:
     pool: str = setting(help="a name under `pools`")
     methods: tuple[str, ...] = setting(default=("POST",), help="methods that are forwarded")
 
-    def check(self) -> Iterable[str]:
+    def check(self) -> Iterable[At]:
         """Faults of the path."""
         if not self.path.startswith("/") or "*" in self.path[:-1]:
-            yield f"'{self.path}': expected /path or /path/*"
+            yield At(f"'{self.path}': expected /path or /path/*", "path")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,19 +99,19 @@ class Admin:
     address: str = setting(default="127.0.0.1:9090", help="HOST:PORT; off switches it off")
     token: Secret | None = setting(default=None, help="required as a bearer token; needed off loopback")
 
-    def check(self) -> Iterable[str]:
+    def check(self) -> Iterable[At]:
         """An admin port that others can reach needs a token."""
         if self.address == "off":
             return
         try:
             host, _ = split_listen(self.address)
         except ValueError as error:
-            yield str(error)
+            yield At(str(error), "address")
             return
         if host.startswith("/") or ipaddress.ip_address(host).is_loopback:
             return
         if self.token is None:
-            yield f"'{self.address}' can be reached by others: give a `token`, or listen on 127.0.0.1"
+            yield At(f"'{self.address}' can be reached by others: give a `token`, or listen on 127.0.0.1", "address")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,28 +155,28 @@ class Gateway(Relay):
         default=2.0, help="a worker's load that is older than this is unknown", why="sidecars say it every half second"
     )
 
-    def check(self) -> Iterable[str]:
+    def check(self) -> Iterable[str | At]:
         """Names that must exist."""
+        if self.default_model is not None and self.default_model not in self.models:
+            yield At(f"there is no model '{self.default_model}'; models: {', '.join(self.models)}", "default_model")
+        pools = f"pools: {', '.join(self.pools) or 'none'}"
         for name, model in self.models.items():
             if model.pool is not None and model.pool not in self.pools:
-                known = ", ".join(self.pools) or "none"
-                yield f"models.{name}: there is no pool '{model.pool}'; pools: {known}"
-        for route in self.routes:
+                yield At(f"there is no pool '{model.pool}'; {pools}", "models", name, "pool")
+        for number, route in enumerate(self.routes):
             if route.pool not in self.pools:
-                yield f"routes: there is no pool '{route.pool}' for {route.path}"
-        if self.default_model is not None and self.default_model not in self.models:
-            yield f"default_model: there is no model '{self.default_model}'"
+                yield At(f"there is no pool '{route.pool}' for {route.path}; {pools}", "routes", number, "pool")
 
 
-def worker_faults(urls: Iterable[str]) -> Iterable[str]:
-    """What is wrong with each worker URL."""
+def worker_faults(urls: Iterable[str]) -> Iterable[At]:
+    """What is wrong with each worker URL of a list that stands under `workers`."""
     seen: set[str] = set()
-    for url in urls:
+    for number, url in enumerate(urls):
         try:
             shown = Address.parse(url).shown
         except AddressError as error:
-            yield str(error)
+            yield At(str(error), "workers", number)
             continue
         if shown in seen:
-            yield f"'{url}' is listed twice ({shown})"
+            yield At(f"'{url}' is listed twice ({shown})", "workers", number)
         seen.add(shown)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tailrace.proxy.config import Above, AtLeast, Seconds, setting
+from tailrace.proxy.config import Above, At, AtLeast, Seconds, setting
 from tailrace.proxy.hop import SHORTEST
 from tailrace.proxy.listener import split_listen
 from tailrace.proxy.routes import INFERENCE
@@ -40,23 +40,25 @@ class Worker(Relay):
         why="the gateway sends heartbeats; here they would hide a silent engine from it and cost errors their status",
     )
 
-    def check(self) -> Iterable[str]:
+    def check(self) -> Iterable[str | At]:
         """Faults between fields."""
         if self.processes != 1:
-            yield "processes: a sidecar is one process, which alone knows what its engine has to do; leave it out"
+            yield At("a sidecar is one process, which alone knows what its engine has to do; leave it out", "processes")
         if self.hop_key is None:
-            for listener in self.listen:
+            for number, listener in enumerate(self.listen):
                 if not _is_local(listener.address):
-                    yield f"hop_key: '{listener.address}' can be reached by others: give the key that its gateways hold"
+                    text = f"'{listener.address}' can be reached by others: give the `hop_key` that its gateways hold"
+                    yield At(text, "listen", number, "address")
         elif len(self.hop_key.reveal()) < SHORTEST:
-            yield f"hop_key: give at least {SHORTEST} characters"
+            yield At(f"give at least {SHORTEST} characters", "hop_key")
         known = [route.path for route in INFERENCE]
-        for path in self.blocked:
+        for number, path in enumerate(self.blocked):
             if path not in known:
-                yield f"blocked: '{path}' is not served anyway; paths: {', '.join(known)}"
-        for route in self.routes:
+                yield At(f"'{path}' is not served anyway; paths: {', '.join(known)}", "blocked", number)
+        for number, route in enumerate(self.routes):
             if route.pool != ENGINE:
-                yield f"routes: the pool of {route.path} is '{ENGINE}', a sidecar has no other"
+                text = f"the pool of {route.path} is '{ENGINE}', a sidecar has no other"
+                yield At(text, "routes", number, "pool")
 
 
 def _is_local(address: str) -> bool:

@@ -2,7 +2,10 @@
 
 A dataclass may have, beside its fields:
 - `shorthand: ClassVar[str]`: the field that a bare value, instead of a mapping, stands for;
-- `check(self) -> Iterable[str]`: faults between fields, reported at the mapping's line;
+- `check(self) -> Iterable[str | At]`: faults between fields, reported at the mapping's line, or at the line of the
+  entry that an `At` names. A field that could not be decoded is missing from `self`: that ends the check;
+- `look(self) -> Iterable[str | At]`: what is missing outside the file, such as files and folders that it names. Asked
+  only where the file is to be used on this machine; it opens no socket and changes nothing;
 - `from_node(cls, node, flaws) -> Self | None`: a classmethod that reads a special shape (`decode_fields` reads the
   ordinary one), with `to_plain(self)` to write it back and the classmethod `node_schema(cls, nested)` to describe it
   (`nested` gives the schema of another type).
@@ -15,6 +18,7 @@ from tailrace.proxy.config.defaults import defaults
 from tailrace.proxy.config.flaws import ConfigError, Flaw, Flaws
 from tailrace.proxy.config.node import Node
 from tailrace.proxy.config.parsed import Parsed
+from tailrace.proxy.config.place import At
 from tailrace.proxy.config.render import render
 from tailrace.proxy.config.schema import schema
 from tailrace.proxy.config.secret import MASK, Hidden, Secret
@@ -25,6 +29,7 @@ from tailrace.proxy.config.units import Seconds, Size
 __all__ = [
     "MASK",
     "Above",
+    "At",
     "AtLeast",
     "AtMost",
     "Bound",

@@ -163,7 +163,7 @@ class Either(Shape):
         for shape in fitting:
             tries.append(Flaws())
             value = shape.decode(node, tries[-1])
-            if value is not BAD:
+            if value is not BAD and not tries[-1]:
                 return value
         fewest = min(tries, key=len)
         flaws.extend(fewest)

@@ -16,10 +16,12 @@ _KIND_WORDS: Final[dict[Kind, str]] = {"mapping": "a mapping", "sequence": "a li
 class Origin:
     """The file that nodes come from, with the faults found before anybody decoded them."""
 
-    __slots__ = ("file", "flaws", "folder")
+    __slots__ = ("file", "flaws", "folder", "looks")
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, looks: bool = False) -> None:
         self.file = file
+        self.looks = looks
+        """Whether what the file names outside itself, other files above all, is looked for while it is decoded."""
         self.folder = Path(file).parent
         self.flaws = Flaws()
 

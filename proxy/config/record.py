@@ -5,15 +5,16 @@
 import dataclasses
 import difflib
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, Final
 
 from tailrace.proxy.config.flaws import ConfigError, Flaws, name
 from tailrace.proxy.config.foreign import masked
 from tailrace.proxy.config.node import Node
+from tailrace.proxy.config.place import At, spot_of
 from tailrace.proxy.config.record_schema import define, object_schema
-from tailrace.proxy.config.setting import is_required, key_of
+from tailrace.proxy.config.setting import default_of, is_required, key_of
 from tailrace.proxy.config.shape import BAD, Definitions, Json, Shape
 
 # Names an editor's schema inside the file itself; it says nothing to the program.
@@ -22,7 +23,11 @@ _LISTED_KEYS: Final = 30
 
 
 class Record(Shape):
-    """A frozen dataclass, with the hooks it may have: `shorthand`, `check`, `from_node`, `to_plain`, `node_schema`."""
+    """A frozen dataclass, with the hooks it may have; the package's docstring lists them.
+
+    A value with a fault between its fields, or with a key too many, is decoded all the same: what is wrong around it
+    can then be told, too. The fault is noted, and whoever has the whole file raises it.
+    """
 
     def __init__(self, cls: type, shape_of: Callable[[Any], Shape]) -> None:
         self.cls = cls
@@ -74,33 +79,57 @@ class Record(Shape):
                 return self._no_mapping(node, flaws)
             return self._built({self.shorthand[0]: self.shorthand[1].decode(node, flaws)}, node, flaws)
         values: dict[str, Any] = {}
-        sound = True
         for key, value in node.items():
             if flaws.full:
                 return BAD
             if key.text in self.fields:
                 values[key.text] = self.fields[key.text][1].decode(value, flaws)
             elif key.text != SCHEMA_KEY or node.where:
-                sound = False
                 flaws.add(key, self._unknown(key.text))
-        return self._built(values, node, flaws, sound=sound)
+        return self._built(values, node, flaws)
 
-    def _built(self, values: dict[str, Any], node: Node, flaws: Flaws, *, sound: bool = True) -> Any:
+    def _built(self, values: dict[str, Any], node: Node, flaws: Flaws) -> Any:
         needed = (key for key, (field, _) in self.fields.items() if is_required(field))
         missing = [key for key in needed if key not in values]
         for key in missing:
             flaws.add(node, f"missing required key {name(key)}")
-        if missing or not sound or any(value is BAD for value in values.values()):
+        sound = {self.fields[key][0].name: value for key, value in values.items() if value is not BAD}
+        if missing or len(sound) < len(values):
+            if "__slots__" in vars(self.cls):
+                self._check(self._in_part(sound, values), node, flaws)
             return BAD
         try:
-            built = self.cls(**{self.fields[key][0].name: value for key, value in values.items()})
+            built = self.cls(**sound)
         except ValueError as error:
             flaws.add(node, str(error))
             return BAD
-        faults = list(built.check()) if hasattr(built, "check") else []
-        for fault in faults:
-            flaws.add(node, fault)
-        return BAD if faults else built
+        self._check(built, node, flaws)
+        if node.origin.looks:
+            self._note(getattr(built, "look", tuple), node, flaws)
+        return built
+
+    def _in_part(self, sound: dict[str, Any], values: dict[str, Any]) -> Any:
+        """An instance that lacks the fields that could not be decoded: to ask for one of them is an AttributeError."""
+        part: Any = object.__new__(self.cls)
+        for key, (field, _) in self.fields.items():
+            if field.name in sound or (key not in values and not is_required(field)):
+                object.__setattr__(part, field.name, sound.get(field.name, default_of(field)))
+        return part
+
+    def _check(self, value: Any, node: Node, flaws: Flaws) -> None:
+        self._note(getattr(value, "check", tuple), node, flaws)
+
+    def _note(self, ask: Callable[[], Iterable[str | At]], node: Node, flaws: Flaws) -> None:
+        try:
+            for fault in ask():
+                if isinstance(fault, At):
+                    flaws.add(spot_of(node, fault.path), fault.text)
+                else:
+                    flaws.add(node, fault)
+        except Exception:
+            # It met a value whose own fault is noted, and has nothing to add.
+            if not flaws:
+                raise
 
     def _no_mapping(self, node: Node, flaws: Flaws) -> Any:
         words = f"a mapping with the keys {self._known()}" if self.fields else "an empty mapping, {}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from tailrace.proxy.config import Above, AtLeast, NotEmpty, Seconds, Secret, setting
+from tailrace.proxy.config import Above, At, AtLeast, NotEmpty, Seconds, Secret, setting
 from tailrace.worker.sim.settings import SimSettings
 
 Kind = Literal["auto", "chat", "completions", "embeddings", "off"]
@@ -32,15 +32,15 @@ class VllmSettings:
     env: dict[str, str] = setting(default_factory=dict, help="environment of the engine, beside the sidecar's own")
     executable: Annotated[str, NotEmpty()] = setting(default="vllm", help="the program, by name or path")
 
-    def check(self) -> Iterator[str]:
+    def check(self) -> Iterator[str | At]:
         """Faults between fields, for the decoder."""
         if self.model.startswith("-"):
-            yield "`model` is a name or a folder, not a flag"
+            yield At("expected a name or a folder, got a flag", "model")
         for name in self.args:
             if not name or name.startswith("-") or "=" in name or any(c.isspace() for c in name):
-                yield f"`args`: {name!r} is not a flag's name; write it without dashes and value"
+                yield At("this is not a flag's name; write it without dashes and value", "args", name)
         if "uds" in self.args and ("host" in self.args or "port" in self.args):
-            yield "`args`: give uds, or host and port, not both"
+            yield At("give uds, or host and port, not both", "args", "uds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +64,10 @@ class StartSettings:
     )
     crash_loop: Count = setting(default=3, help="failures in a row from which on a crash loop is reported")
 
-    def check(self) -> Iterator[str]:
+    def check(self) -> Iterator[str | At]:
         """Faults between fields, for the decoder."""
         if self.back_off > self.back_off_limit:
-            yield "`back_off` is above `back_off_limit`"
+            yield At("`back_off` is above `back_off_limit`", "back_off")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +102,10 @@ class WarmupSettings:
     steady: Annotated[int, AtLeast(2)] = setting(default=3, help="how many prompts in a row must agree")
     spread: Annotated[float, AtLeast(0)] = setting(default=0.2, help="by which share of the fastest they may differ")
 
-    def check(self) -> Iterator[str]:
+    def check(self) -> Iterator[str | At]:
         """Faults between fields, for the decoder."""
         if self.prompts < self.steady:
-            yield "`prompts` is below `steady`"
+            yield At("`prompts` is below `steady`", "prompts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,16 +126,16 @@ class EngineSettings:
     watch: WatchSettings = setting(default=WatchSettings(), help="load and health")
     warmup: WarmupSettings = setting(default=WarmupSettings(), help="warm-up of a fresh engine")
 
-    def check(self) -> Iterator[str]:
+    def check(self) -> Iterator[str | At]:
         """Faults between fields, for the decoder."""
         if [self.vllm, self.url, self.sim].count(None) != 2:
             yield "give exactly one of vllm, url and sim"
         if self.url is not None and (fault := target_fault(self.url)):
-            yield f"`url`: {fault}"
+            yield At(fault, "url")
         if self.url is None and (self.pid is not None or self.pid_file is not None):
-            yield "`pid` and `pid_file` go with `url`"
+            yield At("`pid` and `pid_file` go with `url`", "pid" if self.pid is not None else "pid_file")
         if self.pid is not None and self.pid_file is not None:
-            yield "give `pid` or `pid_file`, not both"
+            yield At("give `pid` or `pid_file`, not both", "pid")
 
 
 def target_fault(target: str) -> str | None:

@@ -83,7 +83,7 @@ def test_whole_file_is_shown_without_secrets_and_means_the_same(
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("listen: 127.0.0.1:1\nmodels: {m: {pool: none}}\n", "1: models.m: there is no pool 'none'"),
+        ("listen: 127.0.0.1:1\nmodels: {m: {pool: none}}\n", "2: models.m.pool: there is no pool 'none'"),
         ("listen: 127.0.0.1:1\nmodls: {}\n", "2: "),
         ("listen: [\n", ": not YAML"),
         ("role: edgy\n", "1: role: there is no role 'edgy'"),

@@ -50,7 +50,7 @@ def test_addresses_of_found_engines(url):
         ("{vllm: {model: m}, pid: 3}", "go with `url`"),
         ("{url: 'http://h:1', pid: 0}", "at least 1"),
         ("{url: 'http://h:1', pid: 3, pid_file: p}", "not both"),
-        ("vllm: {model: '-m'}", "not a flag"),
+        ("vllm: {model: '-m'}", "got a flag"),
         ("vllm: {model: m, args: {'--port': 1}}", "not a flag's name"),
         ("vllm: {model: m, args: {uds: /s, port: 1}}", "not both"),
         ("{vllm: {model: m}, start: {back_off: 2m}}", "back_off_limit"),

@@ -1,0 +1,117 @@
+"""`tailrace check` names every fault at once, each at the line of the entry concerned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tailrace.proxy.cli import main
+
+GATEWAY = """\
+listen:
+  - address: 127.0.0.1:8080
+    trusted_proxies:
+      - 10.0.0.0/8
+      - office
+models:
+  a:
+    pool: gpu
+  b:
+    as: org/b
+    pool: gup
+default_model: c
+pools:
+  gpu:
+    workers:
+      - http://127.0.0.1:8000
+      - 127.0.0.1:8001
+      - http://127.0.0.1:8000/
+    colour: red
+routes:
+  - path: /v1/custom
+    methods: [GET]
+    pool: cpu
+plugins:
+  - access_log: {}
+  - guard:
+      modles: [a]
+      max_tokens:
+        cap: 10
+        default: 20
+    onerror: open
+    budget_ms: 0
+  - route:
+      policy: fastest
+    when:
+      rout: [chat]
+  - headers:
+      answer:
+        set:
+          x-one: "1"
+          content-length: "1"
+  - guard: {}
+    headers: {}
+"""
+GATEWAY_FAULTS = [
+    "5: listen[0].trusted_proxies[1]: 'office' is no network; write 10.0.0.0/8, fd00::/8 or unix",
+    "11: models.b.pool: there is no pool 'gup'; pools: gpu",
+    "12: default_model: there is no model 'c'; models: a, b",
+    "17: pools.gpu.workers[1]: '127.0.0.1:8001': expected http://HOST:PORT, https://HOST:PORT or unix:/PATH",
+    "18: pools.gpu.workers[2]: 'http://127.0.0.1:8000/' is listed twice (http://127.0.0.1:8000)",
+    "19: pools.gpu: unknown key `colour`, known here: workers, tls, api_key",
+    "23: routes[0].pool: there is no pool 'cpu' for /v1/custom; pools: gpu",
+    "27: plugins[1].guard: unknown key `modles`, did you mean `models`?",
+    "30: plugins[1].guard.max_tokens.default: the default of 20 is above the cap of 10",
+    "31: plugins[1]: unknown key `onerror`, did you mean `on_error`?",
+    "32: plugins[1].budget_ms: must be above 0, got 0",
+    "34: plugins[2].route.policy: expected one of least_inflight, random, round_robin, got \"fastest\"",
+    "36: plugins[2].when: unknown key `rout`, did you mean `route`?",
+    "41: plugins[3].headers.answer.set.content-length: 'content-length' cannot be changed: it describes the body, "
+    "which stays as it is",
+    "42: plugins[4]: a plugin entry names one plugin, got guard, headers; write `- name: {…}`",
+]  # fmt: skip
+
+WORKER = """\
+role: worker
+listen:
+  - 127.0.0.1:8000
+  - 10.0.0.1:8000
+processes: 2
+engine:
+  vllm:
+    model: m
+    args:
+      max-model-len: 8192
+      --dtype: auto
+  start:
+    back_off: 2m
+  pid: 5
+blocked:
+  - /tokenize
+  - /none
+hopkey: abc
+"""
+WORKER_FAULTS = [
+    "4: listen[1]: '10.0.0.1:8000' can be reached by others: give the `hop_key` that its gateways hold",
+    "5: processes: a sidecar is one process, which alone knows what its engine has to do; leave it out",
+    "11: engine.vllm.args.--dtype: this is not a flag's name; write it without dashes and value",
+    "13: engine.start.back_off: `back_off` is above `back_off_limit`",
+    "14: engine.pid: `pid` and `pid_file` go with `url`",
+    "17: blocked[1]: '/none' is not served anyway; paths: ",
+    "18: unknown key `hopkey`, did you mean `hop_key`?",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"), [(GATEWAY, GATEWAY_FAULTS), (WORKER, WORKER_FAULTS)], ids=["gateway", "worker"]
+)
+def test_every_fault_is_told_at_the_line_of_its_entry(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, faults: list[str]
+) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(text)
+    assert main(["check", str(file)]) == 2
+    told = [line.removeprefix(f"{file}:") for line in capsys.readouterr().err.splitlines()]
+    assert len(told) == len(faults)
+    for line, fault in zip(told, faults, strict=True):
+        assert line.startswith(fault)
