@@ -87,6 +87,8 @@ class Attempt:
         self._prompt_bytes = len(body)
         self._sent_at = connection.clock.now
         self.sent_ns = time.monotonic_ns()
+        if call.head.method == "HEAD":
+            connection.bodiless = True
         connection.send(self, head, body)
 
     def release(self) -> None:
@@ -114,7 +116,7 @@ class Attempt:
             self.worker.standing.hear(head.load, self.connection.clock.now)
         if status >= 400:
             self._hold = HOLD_ERROR
-        elif head.kind == EVENTS and self.call.route.dialect is not None:
+        elif head.kind == EVENTS and self.call.route.dialect is not None and self.call.head.method != "HEAD":
             self.streaming = True
             self._splitter = Splitter(HOLD_STREAM)
             self._hold = HOLD_STREAM

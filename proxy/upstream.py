@@ -49,7 +49,10 @@ class Sink(Protocol):
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """A connection of one pool; `sink` is None while it rests there."""
+    """A connection of one pool; `sink` is None while it rests there.
+
+    `bodiless` says that the answer being waited for ends with its head, whatever that says: it is one to HEAD.
+    """
 
     __slots__ = (
         "_buffer",
@@ -57,6 +60,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_lane",
         "_left",
         "_receive",
+        "bodiless",
         "clock",
         "closed",
         "got_bytes",
@@ -77,6 +81,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.rested = False
         self.closed = False
         self.got_bytes = False
+        self.bodiless = False
         self._buffer = b""
         self._left = 0
         self._keep_alive = False
@@ -141,7 +146,11 @@ class UpstreamConnection(asyncio.Protocol):
                 raise WireError("it switches protocols")
             start = end + 4
         rest = data[end + 4 :]
-        length = self._left = head.length
+        length = head.length
+        if self.bodiless:
+            self.bodiless = False
+            length = 0
+        self._left = length
         self._keep_alive = head.keep_alive
         if length == wire.CHUNKED:
             self._receive = self._in_chunks
