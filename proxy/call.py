@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.race import Race
     from tailrace.proxy.routes import Route
     from tailrace.proxy.server import ClientConnection
+    from tailrace.proxy.taps import Taps
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -45,6 +46,7 @@ class Call:
     usage: Usage | None = None
     token_ids: list[int] | None = None
     harvest: Harvest | None = None
+    taps: Taps | None = None
     pinned: Worker | None = None
     budget: asyncio.Timeout | None = None
     outcome: Outcome | None = None

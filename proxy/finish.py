@@ -22,6 +22,8 @@ def finish(call: Call, outcome: Outcome) -> None:
     outcome.usage = call.usage
     outcome.delivered_bytes += call.client.sent
     outcome.finished_ns = time.monotonic_ns()
+    if call.taps is not None:
+        call.taps.close(outcome)
     race = call.race
     if race is not None:
         race.cancel()

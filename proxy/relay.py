@@ -30,7 +30,7 @@ async def relay(call: Call, attempt: Attempt) -> Outcome:
     if attempt.ended and not attempt.streaming:
         body = attempt.held[0] if len(attempt.held) == 1 else b"".join(attempt.held)
         if taps is not None:
-            body = taps.body(body)
+            body = taps.body(body, head.status)
         client.reply(head, body)
         return Outcome(Ending.COMPLETED, head.status)
     stream = StreamRelay(call, attempt, taps)

@@ -29,7 +29,7 @@ async def send_reply(call: Call, reply: Reply) -> Outcome:
     if not client.started:
         call.answer(head)
     if isinstance(reply.body, bytes):
-        body = taps.body(reply.body) if taps is not None else reply.body
+        body = taps.body(reply.body, head.status) if taps is not None else reply.body
         if client.started:
             client.send(body)
             client.end()
@@ -53,7 +53,7 @@ async def send_reply(call: Call, reply: Reply) -> Outcome:
             await reply.body.aclose()
     outcome = Outcome(Ending.COMPLETED, head.status)
     if taps is not None:
-        taps.finish(client.send, outcome)
+        taps.finish(outcome)
     client.end()
     return outcome
 

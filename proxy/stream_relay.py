@@ -262,7 +262,7 @@ class StreamRelay:
 
     def _finish(self) -> None:
         outcome = Outcome(Ending.COMPLETED, self._attempt.status)
-        if self._taps is not None and not self._close_taps(outcome):
+        if not self._close_taps(outcome):
             self._fail(INTERNAL)
             return
         self._client.end()
@@ -274,16 +274,7 @@ class StreamRelay:
         self._close_taps(Outcome(Ending.CLIENT_GONE, 499))
 
     def _close_taps(self, outcome: Outcome) -> bool:
-        """Let every tap see the end, once; False where one fails."""
-        taps, self._taps = self._taps, None
-        if taps is None:
-            return True
-        try:
-            taps.finish(self._client.send, outcome)
-        except Exception:
-            log.exception("a tap failed at the end of request %s", self.call.id)
-            return False
-        return True
+        return self._taps is None or self._taps.close(outcome)
 
     def _close_upstream(self) -> None:
         connection = self._attempt.connection

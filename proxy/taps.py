@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -15,39 +16,52 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.head import Head
 
+log = logging.getLogger("tailrace")
 Send = Callable[[bytes], None]
 
 
 class Taps:
-    """The taps of one answer. Watches that stand before an edit in answer order see what it has not changed yet."""
+    """The taps of one answer. Watches that stand before an edit in answer order see what it has not changed yet.
 
-    __slots__ = ("_edits", "_splitter", "_watches")
+    They are the call's from the first that opens, so that the end of the call is theirs too, whatever brings it about.
+    """
 
-    def __init__(self, taps: list[Watch | Edit]) -> None:
+    __slots__ = ("_edits", "_ended", "_id", "_send", "_splitter", "_watches")
+
+    def __init__(self, call_id: str) -> None:
+        self._id = call_id
         self._edits: list[Edit] = []
         self._watches: list[Watch] = []
-        for tap in taps:
-            if isinstance(tap, Edit):
-                self._edits.append(tap)
-            else:
-                self._watches.append(tap)
         self._splitter = Splitter()
+        self._send: Send | None = None
+        self._ended = False
 
     @classmethod
     def of(cls, call: Call, head: Head) -> Taps | None:
         """The core's own taps and those that plugins want, or None where there are none."""
-        taps: list[Watch | Edit] = [] if call.harvest is None else [call.harvest]
+        call.taps = taps = cls(call.id)
+        if call.harvest is not None:
+            taps._add(call.harvest)
         for on_stream in call.chain.pipeline.on_stream:
             tap = on_stream(call, head)
             if tap is not None:
-                taps.append(tap)
+                taps._add(tap)
         entry = call.entry
         if entry is not None and entry.rename:
-            taps.append(Rename(orjson.dumps(entry.name)))
-        return cls(taps) if taps else None
+            taps._add(Rename(orjson.dumps(entry.name)))
+        if not taps._edits and not taps._watches:
+            call.taps = None
+        return call.taps
+
+    def _add(self, tap: Watch | Edit) -> None:
+        if isinstance(tap, Edit):
+            self._edits.append(tap)
+        else:
+            self._watches.append(tap)
 
     def sender(self, send: Send) -> Send:
         """A function that takes raw stream bytes and sends what the taps make of them."""
+        self._send = send
         watches, edits, splitter = self._watches, self._edits, self._splitter
 
         def watched(data: bytes) -> None:
@@ -71,22 +85,32 @@ class Taps:
             events = [out for event in events for out in edit.feed(event)]
         return b"".join([event.raw for event in events])
 
-    def body(self, body: bytes) -> bytes:
-        """A whole unary answer through every tap."""
-        outcome = Outcome(Ending.COMPLETED, 200)
+    def body(self, body: bytes, status: int) -> bytes:
+        """A whole unary answer through every tap, and its end."""
         for edit in self._edits:
             body = edit.body(body)
-            edit.finish(outcome)
         for watch in self._watches:
             watch.feed(body)
-            watch.finish(outcome)
+        self.finish(Outcome(Ending.COMPLETED, status))
         return body
 
-    def finish(self, send: Send, outcome: Outcome) -> None:
-        """Let every tap see the end, once; what edits held back is sent where the stream ended well.
+    def close(self, outcome: Outcome) -> bool:
+        """Let every tap see the end that has not; False where one fails."""
+        try:
+            self.finish(outcome)
+        except Exception:
+            log.exception("a tap failed at the end of request %s", self._id)
+            return False
+        return True
+
+    def finish(self, outcome: Outcome) -> None:
+        """Let every tap see the end, once; what edits held back is sent where a stream ended well.
 
         A tap that fails keeps no other from seeing the end; its exception is raised when all have.
         """
+        if self._ended:
+            return
+        self._ended = True
         held = b""
         failure: Exception | None = None
         try:
@@ -98,7 +122,8 @@ class Taps:
                 held += self._through(list(edit.finish(outcome)), index + 1)
             except Exception as error:
                 failure = error
-        shown = held if outcome.ending is Ending.COMPLETED and failure is None else b""
+        well = self._send is not None and outcome.ending is Ending.COMPLETED and failure is None
+        shown = held if well else b""
         for watch in self._watches:
             try:
                 if shown:
@@ -108,5 +133,5 @@ class Taps:
                 failure = error
         if failure is not None:
             raise failure
-        if shown:
-            send(shown)
+        if shown and self._send is not None:
+            self._send(shown)

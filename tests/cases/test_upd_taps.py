@@ -1,0 +1,123 @@
+"""Taps: each that was opened sees one end, whatever breaks in between (UPD-04)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+from fakes import chat_answer, json_answer, run, sse_answer, stream_of
+from tailrace.proxy.call import Call
+from tailrace.proxy.head import Reply
+from tailrace.proxy.outcome import Ending
+from tailrace.proxy.plugin import Plugin
+
+from cases.scene import CHAT, STREAM, scene, until
+
+WHOLE = stream_of(["a", "b"])
+
+
+@dataclass(frozen=True)
+class Pieces:
+    kind: str = "events"
+    then: str = "ends"
+    count: int = 1
+
+
+class InPieces(Plugin[Pieces]):
+    """Answers with the first `count` and a half of the pieces; then it ends, fails, or says nothing more."""
+
+    Config = Pieces
+
+    async def on_request(self, call: Call) -> Reply:
+        events = self.config.kind == "events"
+        return Reply(200, self._pieces(events), content_type=b"text/event-stream" if events else b"application/json")
+
+    async def _pieces(self, events: bool) -> AsyncIterator[bytes]:
+        for piece in WHOLE[: self.config.count] if events else [b'{"choices":[']:
+            yield piece
+        if self.config.then == "fails inside":
+            yield WHOLE[self.config.count][:20]
+        if self.config.then.startswith("fails"):
+            raise RuntimeError("the backend is lost")
+        if self.config.then == "hangs":
+            await asyncio.sleep(60)
+
+
+def chain(*plugins):
+    return f"[{', '.join(plugins)}]"
+
+
+def fails(phase):
+    return f"{{cases.broken:Fails: {{phase: {phase}}}}}"
+
+
+def pieces(**config):
+    listed = ", ".join(f"{key}: {value}" for key, value in config.items())
+    return f"{{{__name__}:InPieces: {{{listed}}}}}"
+
+
+BOTH = "cases.witness:Tapped", "cases.witness:Editing"
+
+
+def taps_of(s):
+    """Every tap of a witness, of either kind."""
+    return [*s.witness.watches, *s.witness.edits]
+
+
+@pytest.mark.parametrize("body", [CHAT, STREAM])
+@pytest.mark.parametrize("phase", ["on_answer", "on_stream", "tap.body", "tap.first"])
+@pytest.mark.parametrize("witness", BOTH)
+def test_UPD_04_a_tap_beside_one_that_fails_sees_one_end(witness, phase, body):
+    """In the order of answers the failing plugin comes before the witness's tap, and behind it."""
+    stream = body is STREAM
+    if phase.startswith("tap.") and stream != (phase == "tap.first"):
+        pytest.skip("this tap is not called so")
+    script = sse_answer(stream_of(["one"])) if stream else json_answer(chat_answer("a"))
+
+    async def main():
+        for plugins in (chain(witness, fails(phase)), chain(fails(phase), witness)):
+            async with scene(script, plugins=plugins) as s:
+                await s.ask(body)
+                outcome = await s.outcome()
+                assert outcome.ending is not Ending.COMPLETED
+                for tap in taps_of(s):
+                    assert [each.ending for each in tap.outcomes] == [outcome.ending]
+            assert taps_of(s) or plugins == chain(witness, fails(phase))
+
+    run(main())
+
+
+@pytest.mark.parametrize("witness", BOTH)
+@pytest.mark.parametrize(
+    ("how", "ending"), [("ends", Ending.COMPLETED), ("fails", Ending.REFUSED), ("hangs", Ending.CLIENT_GONE)]
+)
+def test_UPD_04_a_tap_on_a_reply_sees_its_end(witness, how, ending):
+    async def main():
+        async with scene(b"", plugins=chain(witness, pieces(then=how))) as s:
+            if how == "hangs":
+                client = await s.begin()
+                await client.read_until(WHOLE[0])
+                await client.close()
+            else:
+                assert (await s.ask()).complete == (how == "ends")
+            assert (await s.outcome()).ending is ending
+            (tap,) = taps_of(s)
+            assert [each.ending for each in tap.outcomes] == [ending]
+
+    run(main())
+
+
+@pytest.mark.parametrize("witness", BOTH)
+def test_UPD_04_a_tap_on_a_reply_that_is_not_begun_sees_its_end(witness):
+    """A plugin that sees the head fails after the tap was opened."""
+
+    async def main():
+        async with scene(b"", plugins=chain(witness, fails("on_answer"), pieces())) as s:
+            assert (await s.ask()).status == 500
+            await until(lambda: taps_of(s), "a tap")
+            (tap,) = taps_of(s)
+            assert [each.ending for each in tap.outcomes] == [Ending.REFUSED]
+
+    run(main())
