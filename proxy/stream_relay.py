@@ -16,6 +16,7 @@ from tailrace.proxy.dialects import Sign
 from tailrace.proxy.errors import event as error_event
 from tailrace.proxy.fault import INTERNAL, Fault, Whose, false_end, fault_of, timed_out
 from tailrace.proxy.outcome import Ending, Outcome
+from tailrace.proxy.owed import Owed
 from tailrace.proxy.sse import Event, Splitter
 from tailrace.proxy.stride import Signal
 from tailrace.proxy.taps import Taps
@@ -37,12 +38,12 @@ class StreamRelay:
         "_attempt",
         "_client",
         "_done_at",
-        "_finished",
         "_gap",
         "_n1",
         "_n2",
         "_n3",
         "_n4",
+        "_owed",
         "_passed",
         "_plain",
         "_raw",
@@ -51,7 +52,7 @@ class StreamRelay:
         "_tail",
         "_taps",
         "_terminal",
-        "_unfinished",
+        "_unpaid",
         "_write",
         "call",
         "done",
@@ -69,8 +70,8 @@ class StreamRelay:
         self._sse = attempt.streaming
         self._tail = b""
         self._passed = 0
-        self._finished = False
-        self._unfinished: int | None = None
+        self._owed: Owed | None = None
+        self._unpaid = False
         self._terminal = False
         self._done_at = 0.0
         self._gap = call.chain.timeouts.gap
@@ -146,6 +147,7 @@ class StreamRelay:
             or data.find(self._n3) >= 0
             or data.find(self._n4) >= 0
             or self._terminal
+            or self._unpaid
         )
 
     def on_data(self, data: bytes) -> None:
@@ -167,7 +169,7 @@ class StreamRelay:
             rest = splitter.rest
             # A line feed behind its carriage return opens no event.
             self._tail = rest[-TAIL:] if rest.strip(b"\r\n") else b""
-        self._plain = self._raw and not self._tail
+        self._plain = self._raw and not self._tail and not self._unpaid
 
     def _inspect(self, whole: bytes, shown: int) -> bool:
         """Judge every whole event; send what may be sent. False: the stream is over for the client."""
@@ -189,20 +191,21 @@ class StreamRelay:
             if sign is Sign.ERROR:
                 self._show_error(whole[shown:end], answers.error_event(event))
                 return False
-            if sign is Sign.FINISH:
-                self._note_finish(event)
-            elif sign is Sign.DONE:
+            if sign is Sign.DONE:
                 self._send(whole[shown:end])
                 self._end_of_answer()
                 return False
+            if sign is Sign.FINISH or self._unpaid:
+                self._note(event, finish=sign is Sign.FINISH)
         self._send(whole[shown:])
         return True
 
-    def _note_finish(self, event: Event) -> None:
-        if self._unfinished is None:
-            self._unfinished = answers.choices_asked(self.call)
-        self._unfinished -= answers.choices_finished(event)
-        self._finished = self._unfinished <= 0
+    def _note(self, event: Event, *, finish: bool) -> None:
+        owed = self._owed
+        if owed is None:
+            owed = self._owed = Owed(self.call)
+        owed.note(event, finish=finish)
+        self._unpaid = owed.usage
 
     def _end_of_answer(self) -> None:
         """The terminal event is out: what remains is the end of the framing, and that has a grace."""
@@ -233,8 +236,13 @@ class StreamRelay:
             self._client.cut(told=False)
         self._resolve(outcome)
 
+    @property
+    def _finished(self) -> bool:
+        """Whether every choice has ended with a reason, and no event stands open."""
+        return self._owed is not None and self._owed.finished and not self._tail
+
     def on_end(self) -> None:
-        if not self._sse or self._terminal or (self._finished and not self._tail):
+        if not self._sse or self._terminal or self._finished:
             self._finish()
         else:
             self._fail(false_end("its stream ended without a finish reason"))
@@ -249,7 +257,7 @@ class StreamRelay:
         if self._client.paused and self._attempt.connection is not None:
             self._attempt.connection.touched = now  # nothing is read, so the silence is not the worker's
         if (self._terminal and now - self._done_at > GRACE) or (
-            self._finished and not self._tail and quiet > 2 * GRACE
+            self._finished and not self._unpaid and quiet > 2 * GRACE
         ):
             self._close_upstream()
             self._finish()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from fakes import event, json_answer, run, sse_answer
+from fakes import chat_chunk, chunked, event, json_answer, run, sse_answer, sse_head
 from tailrace.proxy.outcome import Ending
 
-from cases.scene import DONE, ROLE, scene
+from cases.scene import DONE, END, FINISH, ROLE, STREAM, USAGE, errors_of, framed, scene
 
 RESPONSES = "/v1/responses"
 
@@ -53,5 +55,93 @@ def test_SSE_13_done_alone_is_no_answer():
     async def body():
         async with scene(sse_answer([ROLE, DONE])) as s:
             assert (await s.ask()).status == 502
+
+    run(body())
+
+
+def pausing(first, seconds, then):
+    """Two parts of a stream with a pause between them; without a second part it stays open."""
+
+    async def script(conn, request):
+        await conn.send(sse_head() + framed(first))
+        await asyncio.sleep(seconds)
+        if then:
+            await conn.send(b"".join([chunked(piece) for piece in then]) + END)
+        await conn.wait_closed()
+
+    return script
+
+
+ASKED = {**STREAM, "stream_options": {"include_usage": True}}
+ALL = [ROLE, chat_chunk("a"), FINISH, USAGE, DONE]
+NULL = chat_chunk(finish="stop").replace(b'"choices"', b'"usage":null,"choices"')
+
+
+@pytest.mark.parametrize("plugin", ["Witness", "Tapped", "Editing"])
+def test_SSE_13_usage_that_is_owed_is_waited_for(plugin):
+    """The pause behind the finish reason is longer than that after which a stream counts as ended."""
+    several = [
+        chat_chunk("a"),
+        chat_chunk("b", index=1),
+        FINISH,
+        chat_chunk("c", index=1),
+        chat_chunk(finish="stop", index=1),
+    ]
+    cases = [
+        (ALL, 3, ASKED),
+        ([ROLE, chat_chunk("a"), NULL, USAGE, DONE], 3, ASKED),
+        ([*several, USAGE, DONE], 5, {**ASKED, "n": 2}),
+    ]
+
+    async def one(pieces, count, body):
+        async with scene(pausing(pieces[:count], 2.8, pieces[count:]), plugins=f"[cases.witness:{plugin}]") as s:
+            answer = await s.ask(body)
+            assert (answer.body, answer.complete) == (b"".join(pieces), True)
+            assert (await s.outcome()).ending is Ending.COMPLETED
+
+    async def body():
+        await asyncio.gather(*[one(*case) for case in cases])
+
+    run(body())
+
+
+def test_SSE_13_usage_that_the_gateway_needs_is_waited_for():
+    plugins = "[cases.witness:Witness, cases.policies:NeedsUsage]"
+
+    async def body():
+        async with scene(pausing(ALL[:3], 2.8, ALL[3:]), plugins=plugins) as s:
+            answer = await s.ask()
+            assert (answer.body, answer.complete) == (b"".join([*ALL[:3], DONE]), True)
+            usage = (await s.outcome()).usage
+            assert usage is not None
+            assert usage.completion == 2
+
+    run(body())
+
+
+def test_SSE_13_usage_that_never_comes():
+    async def body():
+        async with scene(pausing(ALL[:3], 0, []), more="timeouts: {gap: 2.5}") as s:
+            answer = await s.ask(ASKED)
+            assert answer.body.startswith(b"".join(ALL[:3]))
+            assert not answer.complete
+            assert len(errors_of(answer.body)) == 1
+            outcome = await s.outcome()
+            assert (outcome.ending, outcome.status) == (Ending.UPSTREAM_LOST, 504)
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    "pieces", [ALL[:4], [ROLE, chat_chunk("a").replace(b'"choices"', b'"usage":{},"choices"'), FINISH]]
+)
+def test_SSE_13_what_is_not_owed_is_not_waited_for(pieces):
+    """Usage that has come, and usage that nobody asked for."""
+    asked = ASKED if pieces == ALL[:4] else STREAM
+
+    async def body():
+        async with scene(pausing(pieces, 0, [])) as s:
+            answer = await s.ask(asked)
+            assert (answer.body, answer.complete) == (b"".join(pieces), True)
 
     run(body())

@@ -1,0 +1,36 @@
+"""What a stream still owes behind its first finish reason: those of its other choices, and usage that was asked for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tailrace.proxy import answers
+from tailrace.proxy.harvest import read_usage
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.sse import Event
+
+_USAGE_ASKED = re.compile(rb'"include_usage"\s*:\s*true')
+
+
+class Owed:
+    """The account of one stream, opened at its first finish reason; `usage` is due once every choice has finished."""
+
+    __slots__ = ("_asked", "_choices", "finished", "usage")
+
+    def __init__(self, call: Call) -> None:
+        self._choices = answers.choices_asked(call)
+        options = None if call.body is None else call.body.fields.get("stream_options")
+        self._asked = options is not None and _USAGE_ASKED.search(memoryview(options)) is not None
+        self.finished = False
+        self.usage = False
+
+    def note(self, event: Event, *, finish: bool) -> None:
+        """One event from the first finish reason on; `finish` says that it holds one."""
+        if finish:
+            self._choices -= answers.choices_finished(event)
+            self.finished = self._choices <= 0
+        if self._asked and self.finished:
+            self.usage = self._asked = read_usage(event.json()) is None
