@@ -15,6 +15,7 @@ from tailrace.proxy import answers
 from tailrace.proxy.dialects import Sign
 from tailrace.proxy.fault import INTERNAL, Fault, bad_answer, false_end, timed_out
 from tailrace.proxy.outcome import AttemptEnd
+from tailrace.proxy.owed import SILENCE, Owed
 from tailrace.proxy.plugin import Verdict
 from tailrace.proxy.sse import Event, Splitter
 from tailrace.proxy.wire import EVENTS, ParsedHead, unframe
@@ -46,6 +47,8 @@ class Attempt:
     end: AttemptEnd | None = None
     first_content_ns = 0
     _events: list[Event] | None = None
+    _shows = False
+    _owed: Owed | None = None
     _splitter: Splitter | None = None
 
     def __init__(self, race: Race, call: Call, entry: ModelEntry, worker: Worker, number: int, why: str) -> None:
@@ -160,7 +163,7 @@ class Attempt:
             if sign is Sign.ABORTED:
                 self._lose(false_end("the engine aborted the request"))
                 return
-            if sign is Sign.DONE and not dialect.conclusive:
+            if sign is Sign.DONE and not dialect.conclusive and not self._shows:
                 self._lose(false_end("it ended without any content"))
                 return
             if self.call.chain.pipeline.judge:
@@ -171,7 +174,8 @@ class Attempt:
                 if verdict is Verdict.NEXT:
                     self._lose(false_end("a policy refused how it began"))
                     return
-                if verdict is Verdict.WAIT:
+                if verdict is Verdict.WAIT and sign is not Sign.DONE:
+                    self._note(event, sign)
                     continue
             elif sign is Sign.NOTHING:
                 continue
@@ -192,6 +196,20 @@ class Attempt:
 
     def _commit(self) -> None:
         self.first_content_ns = time.monotonic_ns()
+    def _note(self, event: Event, sign: Sign) -> None:
+        """Keep account of what a policy holds back: at a proper end there is nothing left to wait for."""
+        if sign is Sign.NOTHING:
+            return
+        self._shows = True
+        if sign is Sign.FINISH:
+            if self._owed is None:
+                self._owed = Owed(self.call)
+            self._owed.note(event, finish=True)
+
+    @property
+    def _finished(self) -> bool:
+        return self._owed is not None and self._owed.finished
+
         self.race.committed(self)
 
     def on_end(self) -> None:
@@ -201,7 +219,10 @@ class Attempt:
         if self.status >= 400:
             self._lose(answers.error_of(self, b"".join(self.held)))
         elif self.streaming:
-            self._lose(false_end("it ended without any content"))
+            if self._finished:
+                self._commit()
+            else:
+                self._lose(false_end(f"it ended without {'a finish reason' if self._shows else 'any content'}"))
         elif why := answers.no_answer(self):
             self._lose(bad_answer(why))
         else:
@@ -215,4 +236,7 @@ class Attempt:
             return
         limit = self.call.chain.timeouts.first_content(self._prompt_bytes)
         if now - self._sent_at > limit:
+        if self._finished and quiet > SILENCE:
+            self._commit()
+            return
             self._lose(timed_out("first_content", limit))

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.sse import Event
 
+SILENCE = 2.0
+"""Seconds after which a stream that owes nothing counts as ended, though its worker says nothing of an end."""
 _USAGE_ASKED = re.compile(rb'"include_usage"\s*:\s*true')
 
 

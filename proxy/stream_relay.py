@@ -16,7 +16,7 @@ from tailrace.proxy.dialects import Sign
 from tailrace.proxy.errors import event as error_event
 from tailrace.proxy.fault import INTERNAL, Fault, Whose, false_end, fault_of, timed_out
 from tailrace.proxy.outcome import Ending, Outcome
-from tailrace.proxy.owed import Owed
+from tailrace.proxy.owed import SILENCE, Owed
 from tailrace.proxy.sse import Event, Splitter
 from tailrace.proxy.stride import Signal
 from tailrace.proxy.taps import Taps
@@ -257,7 +257,7 @@ class StreamRelay:
         if self._client.paused and self._attempt.connection is not None:
             self._attempt.connection.touched = now  # nothing is read, so the silence is not the worker's
         if (self._terminal and now - self._done_at > GRACE) or (
-            self._finished and not self._unpaid and quiet > 2 * GRACE
+            self._finished and not self._unpaid and quiet > SILENCE
         ):
             self._close_upstream()
             self._finish()

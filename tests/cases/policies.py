@@ -12,7 +12,8 @@ from tailrace.proxy.attempt import Attempt
 from tailrace.proxy.call import Call
 from tailrace.proxy.fault import Fault
 from tailrace.proxy.head import Reply
-from tailrace.proxy.plugin import Needs, Plugin, Target
+from tailrace.proxy.plugin import Needs, Plugin, Target, Verdict
+from tailrace.proxy.sse import Event
 
 from cases.witness import Config
 
@@ -38,6 +39,24 @@ class Hedge(Plugin[After]):
 
     def patience(self, call: Call, tries: Sequence[Attempt]) -> float | None:
         return self.config.seconds if len(tries) == 1 else None
+
+
+class Patient(Plugin[Config]):
+    """Waits for more events than most streams have."""
+
+    Config = Config
+
+    def judge(self, call: Call, attempt: Attempt, prefix: Sequence[Event]) -> Verdict:
+        return Verdict.COMMIT if len(prefix) >= 50 else Verdict.WAIT
+
+
+class Refusing(Plugin[Config]):
+    """Waits for the terminal event, and then takes another answer."""
+
+    Config = Config
+
+    def judge(self, call: Call, attempt: Attempt, prefix: Sequence[Event]) -> Verdict:
+        return Verdict.NEXT if prefix[-1].data == b"[DONE]" else Verdict.WAIT
 
 
 class Queue(Plugin[Config]):

@@ -145,3 +145,54 @@ def test_SSE_13_what_is_not_owed_is_not_waited_for(pieces):
             assert (answer.body, answer.complete) == (b"".join(pieces), True)
 
     run(body())
+
+
+def judged_by(policy):
+    return f"[cases.witness:Witness, cases.policies:MoveOn, cases.policies:{policy}]"
+
+
+@pytest.mark.parametrize("pieces", [ALL, ALL[:4], [ROLE, chat_chunk("a"), DONE], [ROLE, FINISH, DONE]])
+@pytest.mark.parametrize("stays_open", [False, True])
+def test_SSE_13_a_policy_that_waits_is_done_at_a_proper_end(pieces, stays_open):
+    """What it holds back goes out, wherever it would have gone on waiting."""
+    script = pausing(pieces, 0, []) if stays_open else sse_answer(pieces)
+
+    async def body():
+        async with scene(script, plugins=judged_by("Patient")) as s:
+            answer = await s.ask()
+            assert (answer.status, answer.body, answer.complete) == (200, b"".join(pieces), True)
+            assert len(s.upstream.requests) == 1
+
+    run(body())
+
+
+def test_SSE_13_a_policy_that_waits_for_an_empty_answer():
+    pieces = [CREATED, told("response.completed", response={"id": "resp_1", "status": "completed", "output": []})]
+
+    async def body():
+        async with scene(sse_answer(pieces), plugins=judged_by("Patient")) as s:
+            answer = await s.ask({"model": "m", "input": "x", "stream": True}, RESPONSES)
+            assert (answer.status, answer.body) == (200, b"".join(pieces))
+
+    run(body())
+
+
+@pytest.mark.parametrize("pieces", [[ROLE, DONE], [ROLE, chat_chunk("a")], [chat_chunk("a"), FINISH]])
+def test_SSE_13_a_policy_that_waits_is_not_done_at_a_false_end(pieces):
+    """Another worker is asked: nothing has been shown. The last has one finish reason where two are due."""
+
+    async def body():
+        async with scene(sse_answer(pieces), sse_answer(ALL), plugins=judged_by("Patient")) as s:
+            answer = await s.ask({**STREAM, "n": 2} if FINISH in pieces else STREAM)
+            assert (answer.status, answer.body) == (200, b"".join(ALL))
+            assert len(s.upstream.requests) == 2
+
+    run(body())
+
+
+def test_SSE_13_a_policy_has_the_last_word_on_a_terminal_event():
+    async def body():
+        async with scene(sse_answer(ALL), plugins="[cases.witness:Witness, cases.policies:Refusing]") as s:
+            assert (await s.ask()).status == 502
+
+    run(body())
