@@ -28,14 +28,14 @@ class Configuration:
     files: tuple[Path, ...]
 
 
-def load(path: str | Path) -> Configuration:
+def load(path: str | Path, *, look: bool = True) -> Configuration:
     """Read, decode and check a file; a ConfigError holds everything that is wrong."""
-    return understand(text_of(path), str(path))
+    return understand(text_of(path), str(path), look=look)
 
 
-def understand(text: str, name: str) -> Configuration:
-    """The same for text that stood in the file `name`."""
-    source = parse(text, name)
+def understand(text: str, name: str, *, look: bool = False) -> Configuration:
+    """The same for text that stood in the file `name`; without `look`, what it names outside itself may be missing."""
+    source = parse(text, name, look=look)
     node = source.root.get("role")
     role_name = node.as_text() if node is not None and node.kind == "scalar" else DEFAULT_ROLE
     try:
@@ -45,8 +45,8 @@ def understand(text: str, name: str) -> Configuration:
     settings = decode_source(role.Settings, source)
     try:
         role.check(settings)
-    except (ChainError, OSError, ValueError) as error:
-        _refuse(source, source.root.get("plugins"), str(error))
+    except ChainError as error:
+        _refuse(source, _entry(source, error.link), str(error))
     return Configuration(name=name, text=text, role_name=role_name, role=role, settings=settings, files=source.files)
 
 
@@ -57,6 +57,11 @@ def restart_needed(old: Relay, new: Relay) -> list[str]:
 
 def _of(settings: Relay, key: str) -> Any:
     return getattr(settings, key, None)
+
+
+def _entry(source: Source, number: int | None) -> Node | None:
+    plugins = source.root.get("plugins")
+    return plugins if plugins is None or number is None else plugins.elements()[number]
 
 
 def _refuse(source: Source, node: Node | None, text: str) -> NoReturn:

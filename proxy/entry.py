@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
@@ -14,7 +14,7 @@ from tailrace.proxy.config.flaws import name as quoted
 from tailrace.proxy.config.setting import is_required
 from tailrace.proxy.config.shape import BAD
 from tailrace.proxy.config.shapes import record_of, shape_of
-from tailrace.proxy.pipeline import Link
+from tailrace.proxy.pipeline import ChainError, Link
 from tailrace.proxy.plugin import AnyPlugin, Key
 
 if TYPE_CHECKING:
@@ -142,6 +142,17 @@ class PluginEntry:
             open_on_error=terms.on_error == "open",
             weight=terms.weight,
         )
+
+
+def chain_links(entries: Sequence[PluginEntry]) -> list[Link]:
+    """The links of a list of entries; raises ChainError for a plugin that cannot be made."""
+    links = []
+    for number, entry in enumerate(entries):
+        try:
+            links.append(entry.link())
+        except (OSError, ValueError) as error:
+            raise ChainError(f"plugin '{entry.name}': {error}", number) from error
+    return links
 
 
 def _judged_once(when: When) -> Callable[[Call], bool]:

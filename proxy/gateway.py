@@ -15,6 +15,7 @@ from tailrace.proxy.build import Proposal, Roster, all_pools, chain_of, models_o
 from tailrace.proxy.chain import Chain
 from tailrace.proxy.door import Door, bind
 from tailrace.proxy.drain import drain
+from tailrace.proxy.entry import chain_links
 from tailrace.proxy.fleet import Pool, Worker
 from tailrace.proxy.health import unreachable
 from tailrace.proxy.hop import HopKey
@@ -49,7 +50,7 @@ class RelayProcess(Generic[SettingsT]):
 
     def links(self, settings: SettingsT) -> Iterable[Link]:
         """The plugins of a configuration, in order."""
-        return [entry.link() for entry in settings.plugins]
+        return chain_links(settings.plugins)
 
     def pools_of(self, settings: SettingsT) -> Mapping[str, PoolSettings]:
         """The workers of a configuration."""
@@ -180,7 +181,7 @@ class GatewayRole:
 
     def check(self, settings: Gateway) -> None:
         """Refuse plugins that form no chain."""
-        Pipeline.of([entry.link() for entry in settings.plugins])
+        Pipeline.of(chain_links(settings.plugins))
 
     async def open(self, settings: Gateway, sockets: Sequence[socket.socket], seat: Seat) -> GatewayProcess:
         """Serve on listening sockets."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tailrace.proxy.config import At, setting
+from tailrace.proxy.pem import authority_faults, pair_faults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,11 @@ class ServerTls:
     cert: Path = setting(help="PEM certificate chain")
     key: Path = setting(help="PEM private key")
     client_ca: Path | None = setting(default=None, help="PEM bundle; when set, clients must present a certificate")
+
+    def look(self) -> Iterable[At]:
+        """Files that cannot be used."""
+        yield from pair_faults(self.cert, self.key)
+        yield from authority_faults(self.client_ca, "client_ca")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,31 @@ class Listener:
             except ValueError:
                 text = f"'{network}' is no network; write 10.0.0.0/8, fd00::/8 or unix"
                 yield At(text, "trusted_proxies", number)
+
+    def look(self) -> Iterable[At]:
+        """A Unix socket needs a folder to stand in."""
+        yield from folder_faults(self.address)
+
+
+def folder_faults(address: str) -> Iterable[At]:
+    """The fault of a Unix socket whose folder is not there; the address stands under `address`."""
+    folder = Path(address.removeprefix("unix:")).parent
+    if address.startswith("unix:/") and not folder.is_dir():
+        yield At(f"there is no folder {folder}", "address")
+
+
+def clashes(one: str, other: str) -> bool:
+    """Whether two listening addresses cannot be had at once; addresses that are none clash with nothing."""
+    try:
+        (host, port), (other_host, other_port) = split_listen(one), split_listen(other)
+    except ValueError:
+        return False
+    if port < 0 or other_port < 0:
+        return port == other_port and host == other_host
+    if port != other_port or port == 0:
+        return False
+    ip, other_ip = ipaddress.ip_address(host), ipaddress.ip_address(other_host)
+    return ip.version == other_ip.version and (ip == other_ip or ip.is_unspecified or other_ip.is_unspecified)
 
 
 def split_listen(address: str) -> tuple[str, int]:

@@ -27,7 +27,11 @@ _LOOKS_LIKE_PHASE = ("on_", "score_", "next_")
 
 
 class ChainError(Exception):
-    """The plugins cannot form a chain; the text says which and why."""
+    """The plugins cannot form a chain; the text says which and why, `link` its place in the list where it has one."""
+
+    def __init__(self, text: str, link: int | None = None) -> None:
+        super().__init__(text)
+        self.link = link
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,8 @@ class Pipeline:
     def of(cls, links: Iterable[Link]) -> Pipeline:
         """Compile a chain; raises ChainError for a misspelt phase or a fact that nobody provides before its use."""
         links = tuple(links)
-        for link in links:
-            _refuse_misspelt_phases(link)
+        for number, link in enumerate(links):
+            _refuse_misspelt_phases(link, number)
         _refuse_missing_facts(links)
         inward, outward = links, links[::-1]
         needs = Needs.NOTHING
@@ -140,20 +144,21 @@ def _guarded(link: Link, phase: str, otherwise: Any = None) -> Any:
     return lambda call, *rest: method(call, *rest) if when(call) else otherwise
 
 
-def _refuse_misspelt_phases(link: Link) -> None:
+def _refuse_misspelt_phases(link: Link, number: int) -> None:
     for name in dir(type(link.plugin)):
         if name.startswith(_LOOKS_LIKE_PHASE) and name not in _PHASES and callable(getattr(link.plugin, name)):
             known = ", ".join(_PHASES)
-            raise ChainError(f"plugin '{link.name}' has a method '{name}', which is no phase; phases: {known}")
+            raise ChainError(f"plugin '{link.name}' has a method '{name}', which is no phase; phases: {known}", number)
 
 
 def _refuse_missing_facts(links: Sequence[Link]) -> None:
     provided: set[type] = set()
-    for link in links:
+    for number, link in enumerate(links):
         for fact in link.plugin.requires:
             if fact not in provided:
                 raise ChainError(
                     f"plugin '{link.name}' needs {fact.__name__}, which no plugin before it provides; "
-                    f"put one that does further up"
+                    f"put one that does further up",
+                    number,
                 )
         provided.update(link.plugin.provides)

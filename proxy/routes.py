@@ -75,6 +75,15 @@ INFERENCE: tuple[Route, ...] = (
     _post("/v1/audio/translations", "translations", dialects.CHAT, shape=Shape.MULTIPART, **_AUDIO),
 )
 
+NAMES: tuple[str, ...] = (
+    *dict.fromkeys(route.name for route in INFERENCE),
+    "models",
+    "pass_through",
+    "unsupported",
+    "unmatched",
+)
+"""The names that the route of a call can have, for conditions on calls."""
+
 # Known to OpenAI clients, but state that a gateway without storage cannot keep.
 UNSUPPORTED: tuple[tuple[str, str], ...] = (
     ("/v1/files", "files"),

@@ -12,7 +12,9 @@ from tailrace.proxy.address import Address, AddressError
 from tailrace.proxy.config import Above, At, AtLeast, AtMost, NotEmpty, OrAlone, Seconds, Secret, Size, setting
 from tailrace.proxy.entry import PluginEntry
 from tailrace.proxy.limits import Limits, Timeouts
-from tailrace.proxy.listener import Listener, split_listen
+from tailrace.proxy.listener import Listener, clashes, folder_faults, split_listen
+from tailrace.proxy.pem import authority_faults, pair_faults
+from tailrace.proxy.routes import NAMES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,12 @@ class ClientTls:
         """A certificate needs its key."""
         if (self.cert is None) != (self.key is None):
             yield At("cert and key go together: give both or neither", "cert" if self.key is None else "key")
+
+    def look(self) -> Iterable[At]:
+        """Files that cannot be used."""
+        yield from authority_faults(self.ca, "ca")
+        if self.cert is not None and self.key is not None:
+            yield from pair_faults(self.cert, self.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +121,10 @@ class Admin:
         if self.token is None:
             yield At(f"'{self.address}' can be reached by others: give a `token`, or listen on 127.0.0.1", "address")
 
+    def look(self) -> Iterable[At]:
+        """A Unix socket needs a folder to stand in."""
+        yield from folder_faults(self.address)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relay:
@@ -142,6 +154,22 @@ class Relay:
     )
     routes: tuple[PassThrough, ...] = setting(default=(), help="further paths that are forwarded as they are")
 
+    def check_addresses(self) -> Iterable[At]:
+        """Addresses that cannot be had at once."""
+        for number, listener in enumerate(self.listen):
+            if clashes(listener.address, self.admin.address):
+                text = f"'{listener.address}' is the admin port's, too: give `admin` another port, or `off`"
+                yield At(text, "listen", number, "address")
+            if any(clashes(listener.address, other.address) for other in self.listen[:number]):
+                yield At(f"'{listener.address}' is taken by a listener above", "listen", number, "address")
+
+    def check_conditions(self) -> Iterable[At]:
+        """Routes that no call can have."""
+        for number, entry in enumerate(self.plugins):
+            for place, route in enumerate(entry.terms.when.route if entry.terms.when is not None else ()):
+                if route not in NAMES:
+                    yield At(f"there is no route '{route}'; routes: {', '.join(NAMES)}", *_when(number, "route", place))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway(Relay):
@@ -155,17 +183,39 @@ class Gateway(Relay):
         default=2.0, help="a worker's load that is older than this is unknown", why="sidecars say it every half second"
     )
 
-    def check(self) -> Iterable[str | At]:
-        """Names that must exist."""
+    def check_default(self) -> Iterable[At]:
+        """The model of requests that name none."""
         if self.default_model is not None and self.default_model not in self.models:
             yield At(f"there is no model '{self.default_model}'; models: {', '.join(self.models)}", "default_model")
-        pools = f"pools: {', '.join(self.pools) or 'none'}"
+
+    def check_pools(self) -> Iterable[At]:
+        """Pools that models name."""
         for name, model in self.models.items():
             if model.pool is not None and model.pool not in self.pools:
-                yield At(f"there is no pool '{model.pool}'; {pools}", "models", name, "pool")
+                yield At(f"there is no pool '{model.pool}'; pools: {_listed(self.pools)}", "models", name, "pool")
+
+    def check_routes(self) -> Iterable[At]:
+        """Pools that further paths name."""
         for number, route in enumerate(self.routes):
             if route.pool not in self.pools:
-                yield At(f"there is no pool '{route.pool}' for {route.path}; {pools}", "routes", number, "pool")
+                text = f"there is no pool '{route.pool}' for {route.path}; pools: {_listed(self.pools)}"
+                yield At(text, "routes", number, "pool")
+
+    def check_models_of_conditions(self) -> Iterable[At]:
+        """Models that no call can name."""
+        for number, entry in enumerate(self.plugins):
+            for place, name in enumerate(entry.terms.when.model if entry.terms.when is not None else ()):
+                if name not in self.models:
+                    text = f"there is no model '{name}'; an adapter has to stand under `models` to be named here"
+                    yield At(text, *_when(number, "model", place))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _when(entry: int, key: str, place: int) -> tuple[str | int, ...]:
+    return "plugins", entry, "when", key, place
 
 
 def worker_faults(urls: Iterable[str]) -> Iterable[At]:

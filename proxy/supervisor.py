@@ -184,7 +184,8 @@ def listening(listeners: Sequence[Listener]) -> list[socket.socket]:
 
 def why(error: OSError) -> str:
     """An operating-system error in the words of the system."""
-    return (error.strerror or str(error)).lower()
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]
 
 
 def close_listening(sock: socket.socket) -> None:

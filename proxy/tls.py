@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 
 from tailrace.proxy.listener import ServerTls
+from tailrace.proxy.pem import no_password
 from tailrace.proxy.settings import ClientTls
 
 log = logging.getLogger("tailrace")
@@ -53,7 +54,7 @@ class ClientContext:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         if settings.cert is not None:
-            context.load_cert_chain(settings.cert, settings.key, _no_password)
+            context.load_cert_chain(settings.cert, settings.key, no_password)
         return context
 
 
@@ -86,13 +87,8 @@ class ServerContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
-        context.load_cert_chain(settings.cert, settings.key, _no_password)
+        context.load_cert_chain(settings.cert, settings.key, no_password)
         if settings.client_ca is not None:
             context.load_verify_locations(cafile=settings.client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
         return context
-
-
-def _no_password() -> str:
-    """Asked for an encrypted key: without it OpenSSL would ask on the terminal, for ever."""
-    raise ssl.SSLError("the private key is encrypted; only plain PEM keys can be used")

@@ -55,7 +55,7 @@ class Authority:
             .not_valid_after(NOW + DAY)
         )
 
-    def issue(self, file: str, *, address: str = "127.0.0.1") -> Pair:
+    def issue(self, file: str, *, address: str = "127.0.0.1", password: bytes | None = None) -> Pair:
         """A certificate for an address, or for nobody in particular; files of that name are replaced."""
         key = ec.generate_private_key(ec.SECP256R1())
         signer = self._certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
@@ -71,7 +71,7 @@ class Authority:
             key.private_bytes(
                 serialization.Encoding.PEM,
                 serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
+                serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption(),
             )
         )
         return pair

@@ -40,10 +40,13 @@ class Worker(Relay):
         why="the gateway sends heartbeats; here they would hide a silent engine from it and cost errors their status",
     )
 
-    def check(self) -> Iterable[str | At]:
-        """Faults between fields."""
+    def check_processes(self) -> Iterable[At]:
+        """A sidecar is one process."""
         if self.processes != 1:
             yield At("a sidecar is one process, which alone knows what its engine has to do; leave it out", "processes")
+
+    def check_hop_key(self) -> Iterable[At]:
+        """Whoever can be reached by others needs a key."""
         if self.hop_key is None:
             for number, listener in enumerate(self.listen):
                 if not _is_local(listener.address):
@@ -51,6 +54,9 @@ class Worker(Relay):
                     yield At(text, "listen", number, "address")
         elif len(self.hop_key.reveal()) < SHORTEST:
             yield At(f"give at least {SHORTEST} characters", "hop_key")
+
+    def check_paths(self) -> Iterable[At]:
+        """Paths that are not served, or not from here."""
         known = [route.path for route in INFERENCE]
         for number, path in enumerate(self.blocked):
             if path not in known:

@@ -12,6 +12,7 @@ from tailrace.proxy.build import chain_of
 from tailrace.proxy.chain import Chain
 from tailrace.proxy.config import Secret
 from tailrace.proxy.door import bind
+from tailrace.proxy.entry import chain_links
 from tailrace.proxy.fleet import Pool
 from tailrace.proxy.gateway import RelayProcess, StagedChain
 from tailrace.proxy.hop import HopKey
@@ -153,7 +154,7 @@ class SidecarRole:
 
     def check(self, settings: Worker) -> None:
         """Refuse plugins that form no chain."""
-        Pipeline.of([entry.link() for entry in settings.plugins])
+        Pipeline.of(chain_links(settings.plugins))
 
     async def open(self, settings: Worker, sockets: Sequence[socket.socket], seat: Seat) -> SidecarProcess:
         """Serve on listening sockets while the engine comes up; until it is ready, calls are refused."""

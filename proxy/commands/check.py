@@ -24,12 +24,15 @@ _COMMON = frozenset(field.name for field in dataclasses.fields(Relay)) | {"role"
 def describe(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.add_argument("file", metavar="FILE", help="the YAML file of a gateway or worker")
+    parser.add_argument(
+        "--elsewhere", action="store_true", help="the file is for another machine: let files and programs be missing"
+    )
     parser.add_argument("--yaml", action="store_true", help="print the whole resolved file instead of a summary")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print it; a faulty file ends with exit code 2 and a line for each fault."""
-    configuration = load(options.file)
+    configuration = load(options.file, look=not options.elsewhere)
     if options.yaml:
         print(render(configuration.settings), end="")
     else:

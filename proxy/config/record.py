@@ -4,6 +4,7 @@
 
 import dataclasses
 import difflib
+import re
 import typing
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -20,6 +21,7 @@ from tailrace.proxy.config.shape import BAD, Definitions, Json, Shape
 # Names an editor's schema inside the file itself; it says nothing to the program.
 SCHEMA_KEY: Final = "$schema"
 _LISTED_KEYS: Final = 30
+_CHECK: Final = re.compile(r"check(_|$)")
 
 
 class Record(Shape):
@@ -46,6 +48,10 @@ class Record(Shape):
                 except TypeError as error:
                     raise TypeError(f"{self.cls.__qualname__}.{field.name}: {error}") from None
         return found
+
+    @cached_property
+    def _checks(self) -> tuple[str, ...]:
+        return tuple(each for each in dir(self.cls) if _CHECK.match(each) and callable(getattr(self.cls, each)))
 
     @property
     def shorthand(self) -> tuple[str, Shape] | None:
@@ -117,7 +123,8 @@ class Record(Shape):
         return part
 
     def _check(self, value: Any, node: Node, flaws: Flaws) -> None:
-        self._note(getattr(value, "check", tuple), node, flaws)
+        for check in self._checks:
+            self._note(getattr(value, check), node, flaws)
 
     def _note(self, ask: Callable[[], Iterable[str | At]], node: Node, flaws: Flaws) -> None:
         try:

@@ -25,8 +25,9 @@ from fakes import (
     stream_of,
     yaml_for,
 )
-from tailrace.plugins import access_log
-from tailrace.plugins.access_log import AccessLog, Config, Writer
+from tailrace.plugins import access_log_writer
+from tailrace.plugins.access_log import AccessLog, Config
+from tailrace.plugins.access_log_writer import Writer
 
 SECRET = "sk-very-secret"
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "a private prompt"}]}
@@ -156,9 +157,9 @@ def started():
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
-    monkeypatch.setattr(access_log, "INTERVAL", 0.01)
-    monkeypatch.setattr(access_log, "RETRY", 0.02)
-    monkeypatch.setattr(access_log, "LAST_CHANCE", 0.1)
+    monkeypatch.setattr(access_log_writer, "INTERVAL", 0.01)
+    monkeypatch.setattr(access_log_writer, "RETRY", 0.02)
+    monkeypatch.setattr(access_log_writer, "LAST_CHANCE", 0.1)
 
 
 def test_a_rotated_file_is_opened_again(tmp_path, started):
@@ -262,7 +263,7 @@ def test_a_line_torn_by_a_full_disk_ends_with_its_file(tmp_path, started, monkey
         wrote.append(1)
         return real(fd, data[:12])
 
-    monkeypatch.setattr(access_log.os, "write", half)
+    monkeypatch.setattr(access_log_writer.os, "write", half)
     writer = started(path)
     writer.put(b'{"n":1}\n')
     writer.put(b'{"n":2}\n')

@@ -60,10 +60,10 @@ def test_answer_headers_on_every_kind_of_answer():
 
 
 def test_only_for_some_calls():
-    config = "{request: {set: {x-a: '1'}}}\n  when: {model: [other]}"
+    config = "{request: {set: {x-a: '1'}}}\n  when: {route: [completions]}"
     seen, _ = exchanged(config)
     assert seen.header("x-a") is None
-    seen, _ = exchanged(config.replace("other", "m"))
+    seen, _ = exchanged(config.replace("completions", "chat"))
     assert seen.header("x-a") == "1"
 
 

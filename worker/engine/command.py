@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-from tailrace.worker.engine.settings import UNIX_PATH_BYTES, VllmSettings
+from tailrace.worker.engine.arguments import EngineError, find_vllm, flags, listen
+from tailrace.worker.engine.settings import VllmSettings
+
+__all__ = ["Command", "EngineError", "engine_environment", "flags", "listen", "vllm_command"]
 
 OWN_PREFIX = "TAILRACE_"
 """Environment of the sidecar (hop keys among it) that an engine does not get."""
-
-
-class EngineError(Exception):
-    """An engine that cannot be run as configured; trying again would not help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,59 +54,6 @@ def vllm_command(settings: VllmSettings, folder: Path, environ: Mapping[str, str
         api_key=api_key,
         grace=float(timeout) + 5.0 if isinstance(timeout, int | float) and timeout else 0.0,
     )
-
-
-def find_vllm(executable: str, environ: Mapping[str, str]) -> str:
-    """The executable's path: on PATH, or beside the Python that runs this."""
-    search = os.pathsep.join([environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
-    found = shutil.which(executable, path=search)
-    if found is None and executable == "vllm":
-        raise EngineError("vllm is not installed here: `pip install tailrace[vllm]`, or set engine.vllm.executable")
-    if found is None:
-        raise EngineError(
-            f"engine.vllm.executable: no program {executable!r} (`pip install tailrace[vllm]` brings one)"
-        )
-    return found
-
-
-def flags(args: Mapping[str, object]) -> Iterator[str]:
-    """Arguments as the command line wants them."""
-    for name, value in args.items():
-        if value is True:
-            yield f"--{name}"
-        elif value is False:
-            yield f"--no-{name}"
-        elif value is None:
-            raise EngineError(f"engine.vllm.args.{name}: no value; true gives a bare --{name}")
-        elif isinstance(value, list | tuple):
-            yield f"--{name}"
-            yield from map(_word, value)
-        else:
-            # As one word: a value may begin with a dash.
-            yield f"--{name}={_word(value)}"
-
-
-def _word(value: object) -> str:
-    if isinstance(value, Mapping):
-        return orjson.dumps(value).decode()
-    return str(value)
-
-
-def listen(host: str | None, place: object) -> tuple[str, list[str]]:
-    """The address that the sidecar reaches and the flags that make the engine serve there.
-
-    With a host `place` is a port, else the path of a Unix socket. Raises EngineError.
-    """
-    if host is not None:
-        if not isinstance(place, int) or isinstance(place, bool) or not 0 < place < 65536:
-            raise EngineError(f"the engine's port is not a port: {place!r}")
-        reach = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
-        name = f"[{reach}]" if ":" in reach else reach
-        return f"http://{name}:{place}", [f"--host={host}", f"--port={place}"]
-    path = str(Path(str(place)).absolute())
-    if len(path.encode()) > UNIX_PATH_BYTES:
-        raise EngineError(f"the engine's socket path is longer than {UNIX_PATH_BYTES} bytes: {path}")
-    return f"unix:{path}", [f"--uds={path}"]
 
 
 def engine_environment(environ: Mapping[str, str]) -> dict[str, str]:

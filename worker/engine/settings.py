@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,12 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from tailrace.proxy.config import Above, At, AtLeast, NotEmpty, Seconds, Secret, setting
+from tailrace.worker.engine.arguments import UNIX_PATH_BYTES, EngineError, find_vllm, listen
 from tailrace.worker.sim.settings import SimSettings
 
 Kind = Literal["auto", "chat", "completions", "embeddings", "off"]
 Pause = Annotated[Seconds, Above(0)]
 Count = Annotated[int, AtLeast(1)]
-
-UNIX_PATH_BYTES = 107
-"""Longest path that fits a socket address on Linux."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +35,29 @@ class VllmSettings:
         """Faults between fields, for the decoder."""
         if self.model.startswith("-"):
             yield At("expected a name or a folder, got a flag", "model")
-        for name in self.args:
+        for name, value in self.args.items():
+            if value is None:
+                yield At("no value; true gives the bare flag", "args", name)
             if not name or name.startswith("-") or "=" in name or any(c.isspace() for c in name):
                 yield At("this is not a flag's name; write it without dashes and value", "args", name)
         if "uds" in self.args and ("host" in self.args or "port" in self.args):
             yield At("give uds, or host and port, not both", "args", "uds")
+        try:
+            if "port" in self.args:
+                listen(str(self.args.get("host", "")), self.args["port"])
+            elif "uds" in self.args:
+                listen(None, self.args["uds"])
+        except EngineError as error:
+            yield At(str(error), "args", "port" if "port" in self.args else "uds")
+
+    def look(self) -> Iterator[At]:
+        """What is not installed here: the program, or a model that is named by its folder."""
+        try:
+            find_vllm(self.executable, os.environ)
+        except EngineError as error:
+            yield At(str(error), "executable" if self.executable != "vllm" else "model")
+        if self.model.startswith(("/", "./", "../")) and not Path(self.model).exists():
+            yield At(f"there is no folder {self.model}", "model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +153,10 @@ class EngineSettings:
             yield At("`pid` and `pid_file` go with `url`", "pid" if self.pid is not None else "pid_file")
         if self.pid is not None and self.pid_file is not None:
             yield At("give `pid` or `pid_file`, not both", "pid")
+        for number, injected in enumerate(self.sim.faults if self.sim is not None else ()):
+            for name in ("route", "message"):
+                if "," in getattr(injected, name):
+                    yield At("no comma can stand here", "sim", "faults", number, name)
 
 
 def target_fault(target: str) -> str | None:

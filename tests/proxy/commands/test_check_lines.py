@@ -110,7 +110,7 @@ def test_every_fault_is_told_at_the_line_of_its_entry(
 ) -> None:
     file = tmp_path / "file.yaml"
     file.write_text(text)
-    assert main(["check", str(file)]) == 2
+    assert main(["check", "--elsewhere", str(file)]) == 2
     told = [line.removeprefix(f"{file}:") for line in capsys.readouterr().err.splitlines()]
     assert len(told) == len(faults)
     for line, fault in zip(told, faults, strict=True):

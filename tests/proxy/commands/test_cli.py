@@ -84,10 +84,14 @@ def test_address_in_use_is_one_clear_line(tmp_path: Path) -> None:
 def test_socket_that_may_not_be_made(tmp_path: Path) -> None:
     async def body() -> None:
         file = tmp_path / "gateway.yaml"
-        yaml = yaml_for("http://127.0.0.1:1").replace("[127.0.0.1:0]", f"unix:{tmp_path}/none/s")
+        (tmp_path / "S").touch()
+        yaml = yaml_for("http://127.0.0.1:1").replace("[127.0.0.1:0]", f"unix:{tmp_path}/S")
         file.write_text(yaml + "admin: off")
         code, _, err = await failed(file)
-        assert (code, err) == (1, f"tailrace: cannot listen on unix:{tmp_path}/none/s: no such file or directory\n")
+        assert (code, err) == (
+            1,
+            f"tailrace: cannot listen on unix:{tmp_path}/S: {tmp_path}/S exists and is no socket\n",
+        )
 
     run(body())
 

@@ -17,7 +17,7 @@ from tailrace.proxy.cli import main
 def test_init_writes_files_that_pass_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "--dir", str(tmp_path / "new")]) == 0
     for name in ("gateway.yaml", "worker.yaml"):
-        assert main(["check", str(tmp_path / "new" / name)]) == 0
+        assert main(["check", "--elsewhere", str(tmp_path / "new" / name)]) == 0
 
 
 def test_init_overwrites_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
