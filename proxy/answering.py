@@ -98,7 +98,7 @@ class Answering(asyncio.Protocol):
         self.transport.write(lines + length + (b"connection: close\r\n\r\n" if close else b"\r\n") + body)
 
     def _compressed(self, call: Call, head: Head, body: bytes) -> bytes:
-        coding = compress.chosen(call.chain.compression, call.head.folded.get(b"accept-encoding"), head)
+        coding = _coding(call, head)
         if coding is None:
             return body
         compress.mark(head, coding)
@@ -113,7 +113,7 @@ class Answering(asyncio.Protocol):
         self._encoder = None
         self.sent = 0
         if call.chain.compression.streams:
-            coding = compress.chosen(call.chain.compression, call.head.folded.get(b"accept-encoding"), head)
+            coding = _coding(call, head)
             if coding is not None:
                 compress.mark(head, coding)
                 self._encoder = compress.encoder(coding)
@@ -187,6 +187,13 @@ class Answering(asyncio.Protocol):
         if self._closing or not call.keep_alive or not call.complete or self.service.draining:
             self._closing = True
         return self._closing
+
+
+def _coding(call: Call, head: Head) -> str | None:
+    """How an answer is compressed; one that is passed through stays as it is."""
+    if call.route.entry is not None:
+        return None
+    return compress.chosen(call.chain.compression, call.head.folded.get(b"accept-encoding"), head)
 
 
 def _length_of_none(call: Call, status: int, length: int) -> bytes:

@@ -9,7 +9,7 @@ import orjson
 from tailrace.proxy.fault import Fault, Whose, bad_answer
 from tailrace.proxy.head import Head, streaming_head
 from tailrace.proxy.standing import UNSENT
-from tailrace.proxy.wire import JSON, TEXT
+from tailrace.proxy.wire import BODILESS, JSON, TEXT, VERBATIM
 
 if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
@@ -51,6 +51,17 @@ def request(call: Call, attempt: Attempt) -> tuple[bytes, bytes]:
     return lines, content
 
 
+def manner(call: Call) -> int:
+    """What is unusual about the answer to a call whose body is no JSON."""
+    bits = VERBATIM if call.route.entry is not None else 0
+    return bits | BODILESS if call.head.method == "HEAD" else bits
+
+
+def passes_at_once(call: Call) -> bool:
+    """Whether an answer that is passed through need not be held back until it is whole."""
+    return call.head.method != "HEAD" and not call.chain.taps
+
+
 def head_of(attempt: Attempt) -> Head:
     """The client's head for a committed attempt; the worker's own request id is kept under another name."""
     parsed = attempt.head
@@ -74,7 +85,7 @@ def note_birth(call: Call, attempt: Attempt) -> None:
 def wrong_head(attempt: Attempt) -> str | None:
     """Why the head of a unary answer below 400 is none of this route, or None where it can be one."""
     route, head = attempt.call.route, attempt.head
-    if head.status >= 300:
+    if head.status >= 300 and route.entry is None:
         return f"an unexpected status {head.status}"
     if route.expects and head.kind != JSON and not (head.kind == TEXT and route.text_answers):
         return "it is not JSON"

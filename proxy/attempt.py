@@ -18,6 +18,7 @@ from tailrace.proxy.outcome import AttemptEnd
 from tailrace.proxy.owed import SILENCE, Owed
 from tailrace.proxy.plugin import Verdict
 from tailrace.proxy.sse import Event, Splitter
+from tailrace.proxy.standing import UNSENT
 from tailrace.proxy.wire import EVENTS, ParsedHead, unframe
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Attempt:
     head: ParsedHead
     streaming = False
     framed = False
+    refused = False
     held_bytes = 0
     ended = False
     fault: Fault | None = None
@@ -90,8 +92,8 @@ class Attempt:
         self._prompt_bytes = len(body)
         self._sent_at = connection.clock.now
         self.sent_ns = time.monotonic_ns()
-        if call.head.method == "HEAD":
-            connection.bodiless = True
+        if call.body is None:
+            connection.manner = answers.manner(call)
         connection.send(self, head, body)
 
     def release(self) -> None:
@@ -117,7 +119,8 @@ class Attempt:
         self.status = status = head.status
         if head.load and self.connection is not None:
             self.worker.standing.hear(head.load, self.connection.clock.now)
-        if status >= 400:
+        if status >= 400 and (self.call.route.entry is None or UNSENT in head.load):
+            self.refused = True
             self._hold = HOLD_ERROR
         elif head.kind == EVENTS and self.call.route.dialect is not None and self.call.head.method != "HEAD":
             self.streaming = True
@@ -125,6 +128,8 @@ class Attempt:
             self._hold = HOLD_STREAM
         else:
             self._hold = self.call.chain.hold_unary
+            if self.call.route.entry is not None and head.length < 0 and answers.passes_at_once(self.call):
+                self._commit()
 
     def on_chunks(self, chunks: bytes, count: int) -> None:
         if self.streaming:
@@ -144,7 +149,7 @@ class Attempt:
         if self.streaming:
             self._read_events(data)
         elif self.held_bytes > self._hold:
-            if self.status >= 400:
+            if self.refused:
                 self._lose(answers.error_of(self, b"".join(self.held)[:HOLD_ERROR], cut=True))
             elif why := answers.wrong_head(self):
                 self._lose(bad_answer(why))
@@ -216,7 +221,7 @@ class Attempt:
         self.ended = True
         if self.race.winner is self:
             return
-        if self.status >= 400:
+        if self.refused:
             self._lose(answers.error_of(self, b"".join(self.held)))
         elif self.streaming:
             if self._finished:

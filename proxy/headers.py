@@ -73,7 +73,8 @@ _OWN = frozenset(
         b"x-cluster-client-ip",
     }
 )
-_REQUEST_PREFIXES = (b"x-tailrace-", b"x-forwarded-")
+OWN_PREFIX = b"x-tailrace-"
+_REQUEST_PREFIXES = (OWN_PREFIX, b"x-forwarded-")
 _ANSWER_DROPPED = frozenset(
     {
         b"server",
@@ -93,7 +94,7 @@ _ANSWER_DROPPED = frozenset(
         b"proxy-authenticate",
     }
 )
-_ANSWER_PREFIXES = (b"x-tailrace-", b"access-control-")
+_ANSWER_PREFIXES = (OWN_PREFIX, b"access-control-")
 LOAD_HEADER = b"x-tailrace-load"
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 _REMEMBERED = 2048

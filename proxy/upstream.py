@@ -51,7 +51,8 @@ class Sink(Protocol):
 class UpstreamConnection(asyncio.Protocol):
     """A connection of one pool; `sink` is None while it rests there.
 
-    `bodiless` says that the answer being waited for ends with its head, whatever that says: it is one to HEAD.
+    `manner` says what is unusual about the answer being waited for: BODILESS, one to HEAD, ends with its head whatever
+    that says; of a VERBATIM one every header is of use.
     """
 
     __slots__ = (
@@ -60,10 +61,10 @@ class UpstreamConnection(asyncio.Protocol):
         "_lane",
         "_left",
         "_receive",
-        "bodiless",
         "clock",
         "closed",
         "got_bytes",
+        "manner",
         "opened",
         "pool",
         "rested",
@@ -81,7 +82,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.rested = False
         self.closed = False
         self.got_bytes = False
-        self.bodiless = False
+        self.manner = 0
         self._buffer = b""
         self._left = 0
         self._keep_alive = False
@@ -147,9 +148,12 @@ class UpstreamConnection(asyncio.Protocol):
             start = end + 4
         rest = data[end + 4 :]
         length = head.length
-        if self.bodiless:
-            self.bodiless = False
-            length = 0
+        if self.manner:
+            if self.manner & wire.VERBATIM:
+                head.headers = wire.all_headers(data[start:end])
+            if self.manner & wire.BODILESS:
+                length = 0
+            self.manner = 0
         self._left = length
         self._keep_alive = head.keep_alive
         if length == wire.CHUNKED:
@@ -159,8 +163,8 @@ class UpstreamConnection(asyncio.Protocol):
         else:
             self._receive = self._in_length
         sink.on_head(head)
-        if (rest or length == 0) and self.sink is sink:
-            self._receive(sink, rest)
+        if (rest or length == 0) and self.sink is not None:
+            self._receive(self.sink, rest)
 
     def _in_length(self, sink: Sink, data: bytes) -> None:
         left = self._left = self._left - len(data)

@@ -9,7 +9,18 @@ from __future__ import annotations
 import re
 
 from tailrace.proxy.head import HeaderList
-from tailrace.proxy.headers import CODING, CONNECTION, DROP, LENGTH, LOAD, PASS, REQUEST_ID, answer_rule
+from tailrace.proxy.headers import (
+    CODING,
+    CONNECTION,
+    DROP,
+    HOP_BY_HOP,
+    LENGTH,
+    LOAD,
+    OWN_PREFIX,
+    PASS,
+    REQUEST_ID,
+    answer_rule,
+)
 
 MAX_HEAD = 64 * 1024
 UNTIL_CLOSE = -1
@@ -19,6 +30,10 @@ OTHER = 0
 JSON = 1
 EVENTS = 2
 TEXT = 3
+
+# What is unusual about an answer that is waited for, as bits.
+BODILESS = 1
+VERBATIM = 2
 
 _MEDIA = {b"application/json": JSON, b"text/event-stream": EVENTS, b"text/plain": TEXT}
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\x00-\x08\x0a-\x1f\x7f]*)?\Z")
@@ -83,6 +98,17 @@ def parse_head(head: bytes) -> ParsedHead:
     if parsed.length == UNTIL_CLOSE:
         parsed.keep_alive = False
     return parsed
+
+
+def all_headers(head: bytes) -> HeaderList:
+    """The headers of a head that `parse_head` accepts, less those that are about the hop between worker and gateway."""
+    found = []
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        rule, low = answer_rule(name)
+        if rule == PASS or (rule == DROP and low not in HOP_BY_HOP and not low.startswith(OWN_PREFIX)):
+            found.append((low, value.strip(b" \t")))
+    return found
 
 
 def _status_of(line: bytes) -> int:

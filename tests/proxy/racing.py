@@ -166,10 +166,12 @@ class Course:
             entry=Entry(self.workers),
             model="m",
             pinned=None,
+            head=SimpleNamespace(method="POST"),
+            body=object(),
             tries=[],
             tried_before=0,
             client=SimpleNamespace(loop=asyncio.get_running_loop()),
-            route=SimpleNamespace(dialect=CHAT, expects=b"", anthropic=False, text_answers=False),
+            route=SimpleNamespace(dialect=CHAT, entry=None, expects=b"", anthropic=False, text_answers=False),
         )
         self.race = Race(self.call)
         self.winner: Any = None
