@@ -199,8 +199,6 @@ class Attempt:
                 verdict = said
         return verdict
 
-    def _commit(self) -> None:
-        self.first_content_ns = time.monotonic_ns()
     def _note(self, event: Event, sign: Sign) -> None:
         """Keep account of what a policy holds back: at a proper end there is nothing left to wait for."""
         if sign is Sign.NOTHING:
@@ -215,6 +213,8 @@ class Attempt:
     def _finished(self) -> bool:
         return self._owed is not None and self._owed.finished
 
+    def _commit(self) -> None:
+        self.first_content_ns = time.monotonic_ns()
         self.race.committed(self)
 
     def on_end(self) -> None:
@@ -239,9 +239,9 @@ class Attempt:
     def on_quiet(self, quiet: float, now: float) -> None:
         if self.race.winner is self:
             return
-        limit = self.call.chain.timeouts.first_content(self._prompt_bytes)
-        if now - self._sent_at > limit:
         if self._finished and quiet > SILENCE:
             self._commit()
             return
+        limit = self.call.chain.timeouts.first_content(self._prompt_bytes)
+        if now - self._sent_at > limit:
             self._lose(timed_out("first_content", limit))
