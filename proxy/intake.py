@@ -66,6 +66,7 @@ def read_head(method: str, url: bytes, headers: HeaderList, version: str, keep: 
 
 _ONCE = (b"content-type", b"content-encoding")
 _OFFER = frozenset({b"upgrade", b"connection", b"http2-settings"})
+_OF_OFFER = _OFFER | {b"keep-alive", b"close"}
 
 
 def without_offer(head: RequestHead, url: bytes, length: bytes, *, close: bool) -> bytes:
@@ -77,8 +78,13 @@ def without_offer(head: RequestHead, url: bytes, length: bytes, *, close: bool) 
     lines += [b"%b: %b\r\n" % pair for pair in head.headers if pair[0].lower() not in _OFFER]
     if length:
         lines.append(b"content-length: %b\r\n" % length)
+    # What else it names is about this hop whether the offer is taken up or not.
+    named = [token.strip() for value in head.all(b"connection") for token in value.split(b",")]
+    named = [token for token in named if token and token.lower() not in _OF_OFFER]
     if close:
-        lines.append(b"connection: close\r\n")
+        named.append(b"close")
+    if named:
+        lines.append(b"connection: %b\r\n" % b", ".join(named))
     return b"".join(lines) + b"\r\n"
 
 

@@ -39,12 +39,15 @@ _MEDIA = {b"application/json": JSON, b"text/event-stream": EVENTS, b"text/plain"
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\x00-\x08\x0a-\x1f\x7f]*)?\Z")
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,8})(?:[ \t]*;[^\r\n\x00]*)?\Z")
+_ABOUT_CONNECTION = frozenset({b"close", b"keep-alive", b""})
 _BODYLESS = frozenset({204, 304})
 # A worker's heads are nearly the same every time, so lines once read are remembered; the memory is bounded.
 _REMEMBERED = 1024
 _LONG = 512
 Line = tuple[tuple[bytes, bytes] | None, int]
 _NO_LINE: Line = (None, 0)
+_HOP_LINE: Line = (None, 1)
+"""A Connection line that names other headers, which are about this hop then."""
 _statuses: dict[bytes, int] = {}
 _lines: dict[bytes, Line] = {}
 _names: dict[bytes, tuple[int, bytes]] = {}
@@ -84,6 +87,7 @@ def parse_head(head: bytes) -> ParsedHead:
     parsed = ParsedHead(status, lines[0].startswith(b"HTTP/1.1"))
     del lines[0]
     headers = parsed.headers
+    hop = False
     for line in lines:
         known = _lines.get(line)
         if known is None:
@@ -93,6 +97,11 @@ def parse_head(head: bytes) -> ParsedHead:
             headers.append(pair)
             if kind:
                 parsed.kind = kind
+        elif kind:
+            hop = True
+    if hop:
+        named = _named(lines)
+        parsed.headers = [pair for pair in headers if pair[0] not in named]
     if status in _BODYLESS:
         parsed.length = 0
     if parsed.length == UNTIL_CLOSE:
@@ -103,12 +112,20 @@ def parse_head(head: bytes) -> ParsedHead:
 def all_headers(head: bytes) -> HeaderList:
     """The headers of a head that `parse_head` accepts, less those that are about the hop between worker and gateway."""
     found = []
-    for line in head.split(b"\r\n")[1:]:
+    lines = head.split(b"\r\n")[1:]
+    hop = HOP_BY_HOP | _named(lines)
+    for line in lines:
         name, _, value = line.partition(b":")
         rule, low = answer_rule(name)
-        if rule == PASS or (rule == DROP and low not in HOP_BY_HOP and not low.startswith(OWN_PREFIX)):
+        if rule in (PASS, DROP) and low not in hop and not low.startswith(OWN_PREFIX):
             found.append((low, value.strip(b" \t")))
     return found
+
+
+def _named(lines: list[bytes]) -> set[bytes]:
+    """What the Connection lines among these name."""
+    parts = [line.lower().partition(b":") for line in lines]
+    return {token.strip(b" \t") for name, _, value in parts if name == b"connection" for token in value.split(b",")}
 
 
 def _status_of(line: bytes) -> int:
@@ -149,8 +166,9 @@ def _read_line(parsed: ParsedHead, line: bytes) -> Line:
             raise WireError("its transfer coding is not plainly chunked")
         parsed.length = CHUNKED
     elif rule == CONNECTION:
-        value = value.lower()
-        parsed.keep_alive = b"close" not in value and (parsed.keep_alive or b"keep-alive" in value)
+        tokens = {token.strip(b" \t") for token in value.lower().split(b",")}
+        parsed.keep_alive = b"close" not in tokens and (parsed.keep_alive or b"keep-alive" in tokens)
+        return _NO_LINE if tokens <= _ABOUT_CONNECTION else _HOP_LINE
     elif rule == LOAD:
         parsed.load = value
     elif rule == REQUEST_ID:

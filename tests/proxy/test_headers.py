@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fakes import RawClient, Upstream, chat_answer, gateway, json_answer, run, yaml_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailrace.proxy import headers
@@ -89,6 +90,25 @@ LINES = b"Accept: a\r\nX-Hop: b\r\nx-hop-more: c\r\nTrace: x-hop\r\n"
 )
 def test_headers_that_the_connection_header_names_stay_behind(connection: bytes, left: bytes) -> None:
     assert without_named(LINES, connection) == left
+
+
+@pytest.mark.parametrize("offer", ["", "Upgrade, HTTP2-Settings, ", "keep-alive, upgrade ,"])
+def test_they_stay_behind_in_both_directions_whatever_is_offered(offer: str) -> None:
+    async def main() -> None:
+        good = json_answer(chat_answer("hi"), headers=b"connection: x-back, keep-alive\r\nx-back: a\r\nx-kept: b\r\n")
+        told = {"connection": offer + "X-Hop", "x-hop": "private", "x-kept": "a", "x-also": "b"}
+        if offer:
+            told |= {"upgrade": "h2c", "http2-settings": "AAA"}
+        async with Upstream(good) as upstream, gateway(yaml_for(upstream)) as process:
+            async with RawClient(process.doors[0].shown) as client:
+                for _ in range(2):
+                    got = await client.post("/v1/chat/completions", {"model": "m", "messages": []}, told)
+                    assert (got.status, got.header("x-back"), got.header("x-kept")) == (200, None, "b")
+                    seen = upstream.requests[-1]
+                    assert [seen.header(name) for name in ("x-hop", "x-kept", "x-also")] == [None, "a", "b"]
+                    assert seen.header("upgrade") is seen.header("connection") is None
+
+    run(main())
 
 
 def test_the_first_value_of_a_list() -> None:

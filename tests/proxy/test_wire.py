@@ -103,6 +103,19 @@ def test_equal_lengths_and_spellings():
     assert head(b"Transfer-Encoding: Chunked").length == CHUNKED
 
 
+@pytest.mark.parametrize("connection", [[b"X-Hop, keep-alive"], [b"x-other", b"close", b" ,\tX-HOP\t,"]])
+def test_headers_that_the_connection_header_names_stay_behind(connection):
+    lines = [b"x-a: b", b"X-Hop: c", b"x-hop: d", b"x-hop-more: e", b"content-length: 1"]
+    for order in (1, -1):
+        for _ in range(2):
+            given = [*lines, *[b"Connection: " + value for value in connection]][::order]
+            parsed = head(*given)
+            assert sorted(parsed.headers) == [(b"x-a", b"b"), (b"x-hop-more", b"e")]
+            assert (parsed.length, parsed.keep_alive) == (1, b"close" not in connection)
+            assert sorted(wire.all_headers(b"\r\n".join([OK, *given]))) == parsed.headers[::order]
+    assert len(head(*lines).headers) == 4
+
+
 @pytest.mark.parametrize(
     ("status", "lines", "length", "keep_alive"),
     [
