@@ -53,6 +53,7 @@ class Call:
     answered_head: Head | None = None
     source = ""
     waited_ns = 0
+    between_events = True
     received_ns = 0
     tried_before = 0
     keep_alive = True
@@ -195,7 +196,7 @@ class Call:
             return
         if now > self.deadline and self.race is not None:
             self.race.expire(timed_out("total", self.chain.timeouts.total or 0.0))
-        elif self.stream:
+        elif self.stream and self.between_events:
             self.beat_if_due(now, now - self.beaten_at)
 
     def beat_if_due(self, now: float, quiet: float) -> None:

@@ -9,6 +9,7 @@ import orjson
 from tailrace.proxy.fault import Failed, Reject, Whose, bad_answer
 from tailrace.proxy.head import Reply, streaming_head
 from tailrace.proxy.outcome import Ending, Outcome
+from tailrace.proxy.sse import ends_event
 from tailrace.proxy.taps import Taps
 
 if TYPE_CHECKING:
@@ -39,14 +40,20 @@ async def send_reply(call: Call, reply: Reply) -> Outcome:
     streaming_head(head)
     client.begin(head)
     clock = client.service.clock
-    call.beaten_at = clock.now if events else float("inf")
+    call.beaten_at = clock.now
+    call.between_events = events
+    end = b""
     send = client.send if taps is None else taps.sender(client.send)
     try:
         async for piece in reply.body:
             await client.drained()
             send(piece)
             # The next heartbeat waits for an interval of silence, and for the end of an event.
-            call.beaten_at = clock.now if events and piece.endswith(b"\n\n") else float("inf")
+            call.beaten_at = clock.now
+            if events:
+                end = (end + piece[-4:])[-4:]
+                whole = ends_event(end)
+                call.between_events = whole if taps is None else taps.between_events(whole)
     finally:
         # Not left to the garbage collector: the client may be gone while the generator stands at a yield.
         if isinstance(reply.body, AsyncGenerator):

@@ -74,7 +74,7 @@ def refuse(call: Call, fault: Fault) -> Outcome:
 
 
 def _tell(call: Call, fault: Fault) -> Outcome:
-    """In the head if nothing was sent, in the stream otherwise."""
+    """In the head if nothing was sent, else between two events of the stream; elsewhere a cut has to say it."""
     client = call.client
     anthropic = call.route.anthropic
     race = call.race
@@ -83,9 +83,10 @@ def _tell(call: Call, fault: Fault) -> Outcome:
         if race.winner is not None:
             race.winner.release()
     if client.started:
-        if client.relay is None:
+        told = client.relay is None and call.between_events
+        if told:
             client.send(error_event(fault, anthropic=anthropic, request_id=call.id))
-        client.cut()
+        client.cut(told=told)
     else:
         head, body = error_answer(fault, anthropic=anthropic, request_id=call.id)
         try:

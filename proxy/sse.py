@@ -15,6 +15,12 @@ import orjson
 _END = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 _LINE = re.compile(rb"\r\n|\n|\r")
 BOM = b"\xef\xbb\xbf"
+_ENDS = (b"\n\n", b"\n\r\n", b"\r\r", b"\n\r", b"\r\r\n")
+
+
+def ends_event(data: bytes) -> bool:
+    """Whether the end of `data` is that of an event, so that another one may begin behind it."""
+    return data.endswith(_ENDS)
 
 
 class Event:

@@ -10,7 +10,7 @@ import orjson
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.plugin import Edit, Watch
 from tailrace.proxy.rename import Rename
-from tailrace.proxy.sse import Event, Splitter
+from tailrace.proxy.sse import Event, Splitter, ends_event
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
@@ -26,7 +26,7 @@ class Taps:
     They are the call's from the first that opens, so that the end of the call is theirs too, whatever brings it about.
     """
 
-    __slots__ = ("_edits", "_ended", "_id", "_send", "_splitter", "_watches")
+    __slots__ = ("_edits", "_ended", "_id", "_last", "_send", "_splitter", "_watches")
 
     def __init__(self, call_id: str) -> None:
         self._id = call_id
@@ -35,6 +35,7 @@ class Taps:
         self._splitter = Splitter()
         self._send: Send | None = None
         self._ended = False
+        self._last = b""
 
     @classmethod
     def of(cls, call: Call, head: Head) -> Taps | None:
@@ -76,9 +77,14 @@ class Taps:
         def edited(data: bytes) -> None:
             pieces = self._through(splitter.feed(data))
             if pieces:
+                self._last = pieces
                 out(pieces)
 
         return edited
+
+    def between_events(self, received: bool) -> bool:
+        """Whether the client stands between two events; `received` says it of what the taps got."""
+        return ends_event(self._last) if self._edits and self._last else received or bool(self._edits)
 
     def _through(self, events: list[Event], first: int = 0) -> bytes:
         for edit in self._edits[first:]:

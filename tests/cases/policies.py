@@ -116,3 +116,32 @@ class Replies(Plugin[Late]):
         await asyncio.sleep(0.6)
         yield body[7:]
         await asyncio.sleep(0.6)
+
+
+PIECES = stream_of(["a", "b"])
+HALF = PIECES[1][:30]
+
+
+@dataclass(frozen=True)
+class Manner:
+    kind: str = "events"
+    then: str = "ends"
+
+
+class InPieces(Plugin[Manner]):
+    """Answers with one piece of a stream or of JSON; then it ends, fails (perhaps inside an event) or says no more."""
+
+    Config = Manner
+
+    async def on_request(self, call: Call) -> Reply:
+        content_type = b"text/event-stream" if self.config.kind == "events" else b"application/json"
+        return Reply(200, self._pieces(), content_type=content_type)
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        yield PIECES[0] if self.config.kind == "events" else b'{"choices":['
+        if self.config.then == "fails inside":
+            yield HALF
+        if self.config.then.startswith("fails"):
+            raise RuntimeError("the backend is lost")
+        if self.config.then == "hangs":
+            await asyncio.sleep(60)

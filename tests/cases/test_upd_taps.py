@@ -2,47 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-
 import pytest
 from fakes import chat_answer, json_answer, run, sse_answer, stream_of
-from tailrace.proxy.call import Call
-from tailrace.proxy.head import Reply
 from tailrace.proxy.outcome import Ending
-from tailrace.proxy.plugin import Plugin
 
+from cases.policies import PIECES
 from cases.scene import CHAT, STREAM, scene, until
-
-WHOLE = stream_of(["a", "b"])
-
-
-@dataclass(frozen=True)
-class Pieces:
-    kind: str = "events"
-    then: str = "ends"
-    count: int = 1
-
-
-class InPieces(Plugin[Pieces]):
-    """Answers with the first `count` and a half of the pieces; then it ends, fails, or says nothing more."""
-
-    Config = Pieces
-
-    async def on_request(self, call: Call) -> Reply:
-        events = self.config.kind == "events"
-        return Reply(200, self._pieces(events), content_type=b"text/event-stream" if events else b"application/json")
-
-    async def _pieces(self, events: bool) -> AsyncIterator[bytes]:
-        for piece in WHOLE[: self.config.count] if events else [b'{"choices":[']:
-            yield piece
-        if self.config.then == "fails inside":
-            yield WHOLE[self.config.count][:20]
-        if self.config.then.startswith("fails"):
-            raise RuntimeError("the backend is lost")
-        if self.config.then == "hangs":
-            await asyncio.sleep(60)
 
 
 def chain(*plugins):
@@ -55,7 +20,7 @@ def fails(phase):
 
 def pieces(**config):
     listed = ", ".join(f"{key}: {value}" for key, value in config.items())
-    return f"{{{__name__}:InPieces: {{{listed}}}}}"
+    return f"{{cases.policies:InPieces: {{{listed}}}}}"
 
 
 BOTH = "cases.witness:Tapped", "cases.witness:Editing"
@@ -98,7 +63,7 @@ def test_UPD_04_a_tap_on_a_reply_sees_its_end(witness, how, ending):
         async with scene(b"", plugins=chain(witness, pieces(then=how))) as s:
             if how == "hangs":
                 client = await s.begin()
-                await client.read_until(WHOLE[0])
+                await client.read_until(PIECES[0])
                 await client.close()
             else:
                 assert (await s.ask()).complete == (how == "ends")

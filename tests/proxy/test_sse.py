@@ -7,7 +7,7 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tailrace.proxy.sse import BOM, Event, Splitter
+from tailrace.proxy.sse import BOM, Event, Splitter, ends_event
 
 STREAMS = {
     "plain": [b"data: a\n\n", b"data: b\n\n"],
@@ -98,6 +98,15 @@ def test_no_byte_is_lost_and_no_payload_depends_on_the_cut(tokens, cuts):
     assert b"".join(cut(pieces)) == data
     if BOM not in data[1:]:
         assert payloads(pieces) == payloads([data])
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_the_end_of_an_event_is_known_by_its_bytes(name):
+    raw = b"".join(STREAMS[name])
+    for at in range(1, len(raw) + 1):
+        splitter = Splitter()
+        splitter.feed(raw[:at])
+        assert ends_event(raw[:at]) == (not splitter.rest.strip(b"\r\n"))
 
 
 def test_bounded():
