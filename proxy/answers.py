@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from tailrace.proxy.fault import Fault, Whose, bad_answer
+from tailrace.proxy.fault import HOP_KEY_REFUSED, Fault, Whose, bad_answer
 from tailrace.proxy.head import Head, streaming_head
+from tailrace.proxy.hop import REFUSED
 from tailrace.proxy.standing import UNSENT
 from tailrace.proxy.wire import BODILESS, JSON, TEXT, VERBATIM
 
@@ -147,12 +148,13 @@ def error_of(attempt: Attempt, body: bytes, *, cut: bool = False) -> Fault:
     message, usable = _message(body) if kind == JSON and not cut else (None, False)
     if status == 401 or status == 403:
         # The worker refused the gateway, not the client, whose credentials it never saw.
+        stranger = REFUSED.encode() in body
         return Fault(
             kind="worker_refused",
             whose=Whose.GATEWAY,
             status=502,
             code="upstream_auth_failed",
-            message="The worker refused the gateway's credentials.",
+            message=HOP_KEY_REFUSED if stranger else "The worker refused the gateway's credentials.",
         )
     return Fault(
         kind="http_error",

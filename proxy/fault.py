@@ -92,6 +92,10 @@ def fault_of(error: Exception) -> Fault:
     return error.fault if isinstance(error, Reject | Failed) else INTERNAL
 
 
+HOP_KEY_REFUSED = "Its workers do not accept the gateway's hop key: `hop_key` must be the same in both files."
+"""What clients are told; the key itself is in no message."""
+
+
 def connect_failed(why: str) -> Fault:
     """No connection to the worker: nothing was sent. Clients are told why, but not where workers are."""
     return Fault(
@@ -155,14 +159,15 @@ def timed_out(kind: str, limit: float) -> Fault:
     )
 
 
-def no_worker(model: str, retry_after: float = 1.0) -> Fault:
-    """No worker of the model may take a call now."""
+def no_worker(model: str, retry_after: float = 1.0, *, strangers: bool = False) -> Fault:
+    """No worker of the model may take a call now; `strangers`: because they do not accept the hop key."""
+    why = f" {HOP_KEY_REFUSED}" if strangers else ""
     return Fault(
         kind="no_worker",
         whose=Whose.GATEWAY,
         status=503,
         code="no_worker_available",
-        message=f"No worker for model '{model}' can take a call now.",
+        message=f"No worker for model '{model}' can take a call now.{why}",
         retry_after=retry_after,
         sent=False,
     )

@@ -128,6 +128,11 @@ class ModelEntry:
             eligible = [worker for worker in eligible if self.served in worker.standing.models]
         self.candidates = eligible
 
+    @property
+    def refused(self) -> bool:
+        """Whether nobody can take a call, and workers that do not accept the hop key are among them."""
+        return not self.candidates and any(worker.standing.hop_refused for worker in self.pool.workers)
+
     def draw(self, without: Iterable[Worker] = ()) -> Sequence[Worker]:
         """At most MAX_CANDIDATES workers to choose from, at random where there are more."""
         candidates = self.candidates

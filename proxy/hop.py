@@ -33,6 +33,12 @@ class HopKey:
         self._now = -1
         self._valid: dict[bytes, bytes] = {}
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HopKey) and hmac.compare_digest(self._key, other._key)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
     def token(self) -> bytes:
         """What proves it now."""
         step = self._step()

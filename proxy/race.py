@@ -145,7 +145,7 @@ class Race(Signal[Attempt]):
             worker.inflight -= 1
             candidates = [other for other in candidates if other is not worker]
         if not self._faults:
-            self._faults.append(no_worker(call.model))
+            self._faults.append(no_worker(call.model, strangers=entry.refused))
         return False
 
     def _agreed(self, attempt: Attempt) -> bool:

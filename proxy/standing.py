@@ -27,6 +27,8 @@ class Standing:
     models: dict[str, str] = field(default_factory=dict)
     seen: float | None = None
     reason: str = ""
+    hop_refused: bool = False
+    """It does not accept this gateway's hop key."""
     _said: bytes = b""
 
     @property

@@ -38,23 +38,34 @@ class FleetWatch:
     def follow(self, workers: Iterable[Worker], key: HopKey | None, stale: float) -> None:
         """Watch these workers from now on, and no others."""
         workers = tuple(workers)
+        # Whoever was let in with the old key does not say what it thinks of the new one.
+        again = set(self._watches) if key != self._key else set()
         self._stale = stale
         self._key = key
         for worker in self._watches.keys() - set(workers):
             self._dismiss(worker)
         for worker in workers:
             if worker not in self._watches:
-                watch = self._watches[worker] = WorkerWatch(worker, self, self._clock)
-                if self._watching:
-                    task = self._tasks[worker] = self._loop.create_task(watch.run())
-                    task.add_done_callback(_report)
+                self._watches[worker] = WorkerWatch(worker, self, self._clock)
+                self._begin(worker)
+            elif worker in again:
+                self._stop(worker)
+                self._begin(worker)
         self._show_key()
         if self._timer is None:
             self._timer = self._loop.call_later(TICK, self._tick)
 
+    def _begin(self, worker: Worker) -> None:
+        if self._watching:
+            task = self._tasks[worker] = self._loop.create_task(self._watches[worker].run())
+            task.add_done_callback(_report)
+
     def _dismiss(self, worker: Worker) -> None:
         del self._watches[worker]
         self._models.pop(worker, None)
+        self._stop(worker)
+
+    def _stop(self, worker: Worker) -> None:
         task = self._tasks.pop(worker, None)
         if task is not None:
             task.cancel()

@@ -74,7 +74,9 @@ class _Subscription:
         if self._feeds:
             self._over(End.OVER, "the feed ended")
         elif REFUSED.encode() in self._rest:
-            self._over(End.REFUSED, "it does not accept the hop key")
+            self._over(
+                End.REFUSED, "it does not accept this gateway's hop key, `hop_key` must be the same in both files"
+            )
         else:
             self._over(End.BARE, "status 401")
 

@@ -86,6 +86,7 @@ class WorkerWatch:
 
     def _heard(self, state: dict[str, Any]) -> None:
         self._failures = 0
+        self.worker.standing.hop_refused = False
         if self.bare:
             self._know(bare=False)
         if apply(self.worker.standing, state, self._clock.now):
@@ -108,8 +109,9 @@ class WorkerWatch:
         """Every call would be refused as well."""
         standing = self.worker.standing
         if standing.ready or standing.reason != why:
-            standing.ready, standing.reason = False, why
-            log.error("worker %s: %s", self.worker.name, why)
+            standing.ready, standing.reason, standing.hop_refused = False, why, True
+            log.error("worker %s takes no calls: %s", self.worker.name, why)
+            self._shown = standing.takes_calls
             self._tell()
 
     def _know(self, *, bare: bool) -> None:

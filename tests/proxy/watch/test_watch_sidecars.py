@@ -20,6 +20,7 @@ from sidecars import (
     url_of,
 )
 from tailrace.proxy.gateway import running
+from tailrace.proxy.roll import described
 from tailrace.worker.sim import Adapter
 from watched import chat, watching, worker_of, yaml
 
@@ -118,6 +119,39 @@ def test_without_the_right_key_a_worker_is_not_chosen(key: str, caplog: pytest.L
                 await until(lambda: worker.eligible)
                 assert (await chat(process)).status == 200
         assert "hop key" in caplog.text
+
+    run(body())
+
+
+def test_a_wrong_key_that_is_loaded_shows_at_once(caplog: pytest.LogCaptureFixture):
+    wrong = "another-key-of-another-fleet"
+
+    async def body():
+        async with simulated() as sim, sidecar(found(sim.url), f"hop_key: {KEY}") as side:
+            async with watching(url_of(side), more=f"hop_key: {KEY}") as process:
+                worker = worker_of(process)
+                await until(lambda: side.feed.subscribers == 1 and worker.standing.seen)
+                await process.load(decoded(yaml(url_of(side), more=f"hop_key: {KEY}")))
+                assert side.feed.subscribers == 1
+                await process.load(decoded(yaml(url_of(side), more=f"hop_key: {wrong}")))
+                # Calls that come before the sidecar has said it to the watch are told the same.
+                early = await chat(process)
+                assert early.status in (502, 503)
+                await until(lambda: not worker.eligible)
+                late = [await chat(process) for _ in range(3)]
+                assert [answer.status for answer in late] == [503] * 3
+                for answer in (early, *late):
+                    message = answer.json()["error"]["message"]
+                    assert "do not accept the gateway's hop key" in message
+                    assert wrong not in message
+                assert "hop key" in described(worker)["standing"]["reason"]
+                await process.load(decoded(yaml(url_of(side), more=f"hop_key: {KEY}")))
+                await until(lambda: worker.eligible)
+                assert (await chat(process)).status == 200
+        told = [record.getMessage() for record in caplog.records if "hop key" in record.getMessage()]
+        assert len(told) == 1
+        assert told[0].startswith(f"worker {worker.name} takes no calls: ")
+        assert wrong not in caplog.text
 
     run(body())
 
