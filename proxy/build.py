@@ -133,6 +133,8 @@ def chain_of(
     generation: int,
 ) -> Chain:
     """The chain of a configuration."""
+    renames = any(entry.rename for entry in models.entries.values())
+    edits = bool(pipeline.on_stream or pipeline.needs or renames)
     return Chain(
         generation=generation,
         pipeline=pipeline,
@@ -145,8 +147,8 @@ def chain_of(
         compression=settings.compression,
         births=births,
         pins={worker: ModelEntry("", pool, "") for pool in pools.values() for worker in pool.workers},
-        taps=bool(pipeline.on_stream or pipeline.needs or any(entry.rename for entry in models.entries.values())),
-        hold_unary=settings.limits.body if pipeline.on_stream or pipeline.needs else HOLD_UNARY,
+        taps=edits,
+        hold_unary=settings.limits.body if edits else HOLD_UNARY,
         forward_headers=frozenset(name.lower().encode() for name in settings.forward_headers),
         default_model=settings.default_model if isinstance(settings, Gateway) else None,
     )

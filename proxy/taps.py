@@ -60,6 +60,11 @@ class Taps:
         else:
             self._watches.append(tap)
 
+    @property
+    def edits(self) -> bool:
+        """Whether any of them may change the answer."""
+        return bool(self._edits)
+
     def sender(self, send: Send) -> Send:
         """A function that takes raw stream bytes and sends what the taps make of them."""
         self._send = send

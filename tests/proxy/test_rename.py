@@ -59,6 +59,27 @@ def test_rename_of_a_whole_answer() -> None:
     assert json.loads(got) == {**answer, "model": "gpt-4o-mini"}
 
 
+@pytest.mark.parametrize(("size", "status"), [(1_400_000, 200), (2_000_000, 502)])
+@pytest.mark.parametrize("first", [True, False])
+def test_rename_of_a_large_answer(size: int, status: int, first: bool) -> None:
+    model, much = {"model": "llama-8b"}, {"data": ["x" * size]}
+    answer = model | much if first else much | model
+
+    async def main() -> None:
+        async with Upstream(json_answer(answer)) as upstream:
+            async with gateway(yaml(upstream, rename=True) + "limits: {body: 1536KiB}\n") as process:
+                async with RawClient(process.doors[0].shown) as client:
+                    got = await client.post("/v1/embeddings", {"model": "gpt-4o-mini", "input": "x"})
+                    assert got.status == status
+                    assert b"llama-8b" not in got.body
+                    if status == 200:
+                        assert got.json() == {**answer, "model": "gpt-4o-mini"}
+                    else:
+                        assert "too large to be edited" in got.json()["error"]["message"]
+
+    run(main())
+
+
 @pytest.mark.parametrize("holder", ["message", "response"])
 def test_rename_inside_the_objects_that_carry_a_model(holder: str) -> None:
     body = {"type": "x", holder: {"metadata": {"model": "b"}, "model": "b"}}
