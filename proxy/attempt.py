@@ -94,6 +94,8 @@ class Attempt:
         self.sent_ns = time.monotonic_ns()
         if call.body is None:
             connection.manner = answers.manner(call)
+        pipeline = call.chain.pipeline
+        connection.stride = call.stride if pipeline.judge or pipeline.on_stream else None
         connection.send(self, head, body)
 
     def release(self) -> None:

@@ -11,7 +11,7 @@ from tailrace.proxy.fault import Failed, Fault, timed_out, too_large
 from tailrace.proxy.head import Head, streaming_head
 from tailrace.proxy.outcome import Usage
 from tailrace.proxy.plugin import Key
-from tailrace.proxy.stride import Signal
+from tailrace.proxy.stride import Signal, Stride
 
 if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
@@ -49,6 +49,7 @@ class Call:
     taps: Taps | None = None
     pinned: Worker | None = None
     budget: asyncio.Timeout | None = None
+    stride: Stride = None  # type: ignore[assignment]
     outcome: Outcome | None = None
     answered_head: Head | None = None
     source = ""
@@ -215,7 +216,7 @@ class Call:
         if not client.started:
             head = Head(200, [(b"content-type", b"text/event-stream; charset=utf-8")])
             streaming_head(head)
-            self.answer(head)
+            self.stride.within(self.answer, head)
             client.begin(head)
         client.send(dialect.heartbeat)
 

@@ -74,7 +74,7 @@ def _end(connection: ClientConnection) -> None:
     if call is None:
         connection.transport.close()
     elif relay is not None:
-        relay.on_fault(SHUTTING_DOWN)
+        call.stride.within(relay.on_fault, SHUTTING_DOWN)
     elif not call.complete:
         call.fail(SHUTTING_DOWN)
     elif call.race is not None:

@@ -9,6 +9,7 @@ worker's calls wait for each other.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ class ConnectionPool:
 
     __slots__ = (
         "_closed",
+        "_context",
         "_idle",
         "_limits",
         "_loop",
@@ -66,6 +68,8 @@ class ConnectionPool:
         self._limits = limits
         self._tls = tls
         self._loop = asyncio.get_running_loop()
+        # A connection serves many calls: it must not live in the context of the one that opened it.
+        self._context = contextvars.copy_context()
         self._idle: list[UpstreamConnection] = []
         self._opening = 0
         self._spare: asyncio.Task[None] | None = None
@@ -105,7 +109,7 @@ class ConnectionPool:
         self, done: Callable[[UpstreamConnection], None], failed: Callable[[Fault], None]
     ) -> asyncio.Task[None]:
         """Open a connection; exactly one of the two is called, unless the returned task is cancelled."""
-        task = self._loop.create_task(self._connect(done, failed))
+        task = self._loop.create_task(self._connect(done, failed), context=self._context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -52,6 +52,10 @@ class Race(Signal[Attempt]):
         """End whatever runs; the client is gone or the call is over."""
         if self._patience is not None:
             self._stop_patience()
+        if self._running:
+            self._call.stride.within(self._cancel_running)
+
+    def _cancel_running(self) -> None:
         while self._running:
             self._end(self._running[0], AttemptEnd.CANCELLED)
 
@@ -68,8 +72,8 @@ class Race(Signal[Attempt]):
         if self._patience is not None:
             self._stop_patience()
         self._running.remove(attempt)
-        while self._running:
-            self._end(self._running[0], AttemptEnd.CANCELLED)
+        if self._running:
+            self._call.stride.within(self._cancel_running)
         self.set(attempt)
 
     def finished(self, attempt: Attempt, end: AttemptEnd) -> None:
@@ -81,6 +85,9 @@ class Race(Signal[Attempt]):
 
     def failed(self, attempt: Attempt, fault: Fault) -> None:
         """An attempt ended without a commit."""
+        self._call.stride.within(self._go_on, attempt, fault)
+
+    def _go_on(self, attempt: Attempt, fault: Fault) -> None:
         attempt.fault = fault
         self._faults.append(fault)
         self._end(attempt, AttemptEnd.FAILED)
@@ -183,7 +190,10 @@ class Race(Signal[Attempt]):
             if wait is not None
         ]
         if waits:
-            self._patience = call.client.loop.call_later(min(waits), self._hedge)
+            self._patience = call.client.loop.call_later(min(waits), self._patience_over)
+
+    def _patience_over(self) -> None:
+        self._call.stride.within(self._hedge)
 
     def _hedge(self) -> None:
         self._patience = None

@@ -36,6 +36,10 @@ async def relay(call: Call, attempt: Attempt) -> Outcome:
         client.reply(head, body)
         return Outcome(Ending.COMPLETED, head.status)
     stream = StreamRelay(call, attempt, taps)
+    connection = attempt.connection
+    if connection is not None and connection.sink is attempt:
+        # From here on only taps are plugins' code that runs as bytes come.
+        connection.stride = call.stride if taps is not None and call.chain.pipeline.on_stream else None
     client.begin(head)
     stream.attach()
     return await stream.done

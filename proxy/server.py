@@ -51,7 +51,6 @@ class ClientConnection(Attended):
         "_repeats",
         "_route",
         "_serving",
-        "_task",
         "door",
         "peer",
     )
@@ -73,7 +72,6 @@ class ClientConnection(Attended):
         self._repeat: Repeat | None = None
         self._repeats = False
         self._length = b""
-        self._task: Stride | None = None
         self._advancing = False
         self._lane: set[Watched] | None = None
 
@@ -164,11 +162,10 @@ class ClientConnection(Attended):
         current, self._reading = self.call, None  # one that is being read stands in the queue or is served
         if current is not None:
             if self.relay is not None:
-                self.relay.client_left()
+                current.stride.within(self.relay.client_left)
             if current.race is not None:
                 current.race.cancel()
-            if self._task is not None:
-                self._task.cancel()
+            current.stride.cancel()
         self.service.disconnected(self)
 
     def resume_writing(self) -> None:
@@ -274,14 +271,14 @@ class ClientConnection(Attended):
             self.started = False
             self.chunked = call.head.version == "1.1"
             self.service.began()
-            task = Stride(serve(call), self.loop)
-            if self.call is call:
-                self._task = task
+            # Not the context of this moment: it may be that of the call before.
+            call.stride = stride = Stride(serve(call), self.loop, self.service.context.copy())
+            stride.resume()
         self._advancing = False
 
     def finished(self, call: Call) -> None:
         """The call is over: go on with the next request, or close."""
-        self.call = self._task = None
+        self.call = None
         if not call.complete and not self._lingering:
             self._linger()
         elif self._closing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ class Service:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits, segment: Segment | None = None) -> None:
         self.loop = loop
+        self.context = contextvars.copy_context()
+        """What every call's own context begins as."""
         self.metrics = ProcessMetrics(segment)
         self._count_call = self.metrics.calls.completed
         self.sweep = Sweep(loop)

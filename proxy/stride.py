@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from asyncio.tasks import _enter_task, _leave_task, current_task
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -53,20 +53,36 @@ class Signal(Generic[T]):
 
 
 class Stride:
-    """Drives one coroutine; has the part of asyncio.Task's interface that asyncio itself uses on a current task."""
+    """Drives one coroutine; has the part of asyncio.Task's interface that asyncio itself uses on a current task.
 
-    __slots__ = ("__weakref__", "_cancels", "_coro", "_done", "_loop", "_must_cancel", "_run", "_running", "_waits")
+    The coroutine begins with the first `resume`, and runs in `context`, which is nobody else's.
+    """
 
-    def __init__(self, coro: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> None:
+    __slots__ = (
+        "__weakref__",
+        "_cancels",
+        "_coro",
+        "_done",
+        "_entered",
+        "_loop",
+        "_must_cancel",
+        "_run",
+        "_running",
+        "_waits",
+    )
+
+    def __init__(
+        self, coro: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: contextvars.Context
+    ) -> None:
         self._coro = coro
         self._loop = loop
         self._waits: Signal[Any] | asyncio.Future[Any] | None = None
         self._cancels = 0
         self._must_cancel = False
         self._running = False
+        self._entered = False
         self._done = False
-        self._run = contextvars.copy_context().run
-        self.resume()
+        self._run = context.run
 
     def resume(self, error: BaseException | None = None) -> None:
         """Take a step; asked for while one is being taken it changes nothing: the step sees the result itself."""
@@ -82,8 +98,13 @@ class Stride:
             _leave_task(loop, outer)
         _enter_task(loop, self)  # type: ignore[arg-type]
         self._running = True
+        entered = self._entered
         try:
-            waited = self._run(self._coro.send, None) if error is None else self._run(self._coro.throw, error)
+            if entered:
+                waited = self._coro.send(None) if error is None else self._coro.throw(error)
+            else:
+                self._entered = True
+                waited = self._run(self._coro.send, None) if error is None else self._run(self._coro.throw, error)
         except StopIteration:
             self._done = True
         except asyncio.CancelledError:
@@ -101,9 +122,21 @@ class Stride:
                 self._must_cancel = False
         finally:
             self._running = False
+            self._entered = entered
             _leave_task(loop, self)  # type: ignore[arg-type]
             if outer is not None:
                 _enter_task(loop, outer)
+
+    def within(self, work: Callable[..., object], *args: object) -> None:
+        """Do some of the coroutine's own work outside its steps, in its context; a context is entered only once."""
+        if self._entered:
+            work(*args)
+            return
+        self._entered = True
+        try:
+            self._run(work, *args)
+        finally:
+            self._entered = False
 
     def _await_future(self, waited: asyncio.Future[Any] | None) -> None:
         if waited is None:  # asyncio.sleep(0) and bare yields: one turn of the loop

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from tailrace.proxy import wire
 from tailrace.proxy.fault import INTERNAL, Fault, bad_answer, connection_lost, fault_of
-from tailrace.proxy.wire import ParsedHead, WireError
+from tailrace.proxy.wire import WireError
 
 if TYPE_CHECKING:
     from tailrace.proxy.pool import ConnectionPool
+    from tailrace.proxy.sink import Sink
+    from tailrace.proxy.stride import Stride
     from tailrace.proxy.sweep import Clock, Watched
 
 _size_of = wire.SIZES.get
@@ -26,31 +28,10 @@ HOLD_CHUNK = 16 * 1024
 """How much of a chunk that has not wholly arrived is kept back; a larger one is passed on in pieces."""
 
 
-class Sink(Protocol):
-    """Whoever the answer of one exchange is for. After `on_end` or `on_fault` nothing more is called."""
-
-    def on_head(self, head: ParsedHead) -> None:
-        """The answer's head."""
-
-    def on_chunks(self, chunks: bytes, count: int) -> None:
-        """Whole chunks with their framing: all that one read brought."""
-
-    def on_data(self, data: bytes) -> None:
-        """Payload bytes of an answer that is not chunked."""
-
-    def on_end(self) -> None:
-        """The answer ended where its framing said."""
-
-    def on_fault(self, fault: Fault) -> None:
-        """The exchange failed; the connection is closed."""
-
-    def on_quiet(self, quiet: float, now: float) -> None:
-        """Called a few times a second with the seconds since the last byte."""
-
-
 class UpstreamConnection(asyncio.Protocol):
     """A connection of one pool; `sink` is None while it rests there.
 
+    `stride` is the sink's where plugins' code may run as bytes come, which has to see its own call's context.
     `manner` says what is unusual about the answer being waited for: BODILESS, one to HEAD, ends with its head whatever
     that says; of a VERBATIM one every header is of use.
     """
@@ -69,6 +50,7 @@ class UpstreamConnection(asyncio.Protocol):
         "pool",
         "rested",
         "sink",
+        "stride",
         "touched",
         "transport",
     )
@@ -77,6 +59,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.pool = pool
         self.clock = clock
         self.sink: Sink | None = None
+        self.stride: Stride | None = None
         self.transport: asyncio.Transport | None = None
         self.touched = self.opened = clock.now
         self.rested = False
@@ -115,7 +98,10 @@ class UpstreamConnection(asyncio.Protocol):
             return
         self.touched = self.clock.now
         try:
-            self._receive(sink, data)
+            if self.stride is None:
+                self._receive(sink, data)
+            else:
+                self.stride.within(self._receive, sink, data)
         except WireError as error:
             self._fail(bad_answer(str(error)))
         except Exception as error:
@@ -238,7 +224,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._finish(sink)
 
     def _finish(self, sink: Sink) -> None:
-        self.sink = None
+        self.sink = self.stride = None
         self.rested = True
         transport = self.transport
         if self._keep_alive and transport is not None and not transport.get_write_buffer_size():
@@ -253,7 +239,13 @@ class UpstreamConnection(asyncio.Protocol):
         sink, self.sink = self.sink, None
         self.close()
         if sink is not None:
-            sink.on_fault(fault)
+            self._tell(sink.on_fault, fault)
+
+    def _tell(self, heard: Callable[..., None], *args: object) -> None:
+        if self.stride is None:
+            heard(*args)
+        else:
+            self.stride.within(heard, *args)
 
     def release(self) -> None:
         """Give up the running exchange: its sink hears nothing more and the connection is closed."""
@@ -281,16 +273,16 @@ class UpstreamConnection(asyncio.Protocol):
         if sink is None:
             return
         if exc is None and self.got_bytes and self._receive == self._in_rest:
-            sink.on_end()
+            self._tell(sink.on_end)
         else:
             # A connection that had rested and is lost at once was closed before the request came; one that is lost
             # later took the request with it.
             stale = self.rested and not self.got_bytes and self.clock.now - self.touched <= STALE
-            sink.on_fault(connection_lost(sent=not stale))
+            self._tell(sink.on_fault, connection_lost(sent=not stale))
 
     def visit(self, now: float) -> None:
         quiet = now - self.touched
         if self.sink is not None:
-            self.sink.on_quiet(quiet, now)
+            self._tell(self.sink.on_quiet, quiet, now)
         elif quiet > self.pool.idle_limit or now - self.opened > self.pool.max_age:
             self.close()

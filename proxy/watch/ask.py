@@ -13,7 +13,8 @@ from tailrace.proxy.wire import ParsedHead, unframe
 
 if TYPE_CHECKING:
     from tailrace.proxy.fleet import Worker
-    from tailrace.proxy.upstream import Sink, UpstreamConnection
+    from tailrace.proxy.sink import Sink
+    from tailrace.proxy.upstream import UpstreamConnection
 
 LARGEST = 1 << 20
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,7 @@ JSON = b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: 2"
 class FakeConnection:
     def __init__(self) -> None:
         self.sink: Any = None
+        self.stride: Any = None
         self.clock = Clock()
         self.closed = False
         self.transport = None
@@ -169,6 +171,7 @@ class Course:
             head=SimpleNamespace(method="POST"),
             body=object(),
             tries=[],
+            stride=SimpleNamespace(within=lambda work, *args: work(*args)),
             tried_before=0,
             client=SimpleNamespace(loop=asyncio.get_running_loop()),
             route=SimpleNamespace(dialect=CHAT, entry=None, expects=b"", anthropic=False, text_answers=False),
@@ -181,7 +184,8 @@ class Course:
         return next(worker for worker in self.workers if worker.name == name)
 
     def start(self) -> Course:
-        Stride(self._wait(), asyncio.get_running_loop())
+        self.call.stride = Stride(self._wait(), asyncio.get_running_loop(), contextvars.copy_context())
+        self.call.stride.resume()
         return self
 
     async def _wait(self) -> None:

@@ -13,7 +13,9 @@ VAR: contextvars.ContextVar[str] = contextvars.ContextVar("var", default="outsid
 
 
 def stride(coro):
-    return Stride(coro, asyncio.get_running_loop())
+    task = Stride(coro, asyncio.get_running_loop(), contextvars.copy_context())
+    task.resume()
+    return task
 
 
 async def turns(count=3):

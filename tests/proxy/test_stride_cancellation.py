@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 
 import pytest
 from fakes import run
@@ -10,7 +11,9 @@ from tailrace.proxy.stride import Signal, Stride
 
 
 def stride(coro):
-    return Stride(coro, asyncio.get_running_loop())
+    task = Stride(coro, asyncio.get_running_loop(), contextvars.copy_context())
+    task.resume()
+    return task
 
 
 async def turns(count=3):
