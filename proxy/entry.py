@@ -87,7 +87,7 @@ class PluginEntry:
     @classmethod
     def _build(cls, node: Node, name: str, value: Node | None, terms: Terms, flaws: Flaws) -> PluginEntry | None:
         try:
-            plugin = registry.plugin(name)
+            plugin = registry.plugin(name, node.origin.folder)
         except registry.UnknownName as error:
             flaws.add(node, str(error))
             return None

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import sys
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from tailrace.proxy.logs import origin
 from tailrace.proxy.plugin import AnyPlugin, Plugin
 
 
@@ -38,18 +42,35 @@ def load(group: str, name: str) -> Any:
         raise UnknownName(f"{group.removesuffix('s')} '{name}' is installed but cannot be loaded: {error}") from error
 
 
-def plugin(name: str) -> type[AnyPlugin]:
-    """The plugin class for a short name, or for `package.module:Class`; raises UnknownName."""
+def plugin(name: str, folder: Path | None = None) -> type[AnyPlugin]:
+    """The plugin class for a short name, or for `package.module:Class`; raises UnknownName.
+
+    Modules are looked for where Python looks, and then in `folder`, that of the configuration file.
+    """
     if ":" not in name:
         found = load("plugins", name)
     else:
         module, _, attribute = name.partition(":")
-        try:
-            found = getattr(importlib.import_module(module), attribute)
-        except ImportError as error:
-            raise UnknownName(f"plugin '{name}' cannot be imported: {error}") from error
-        except AttributeError:
-            raise UnknownName(f"module '{module}' has no '{attribute}'") from None
+        found = getattr(_module(module, folder), attribute, None)
+        if found is None:
+            raise UnknownName(f"module '{module}' has no '{attribute}'")
     if not (isinstance(found, type) and issubclass(found, Plugin)):
         raise UnknownName(f"'{name}' is no plugin: it must be a class derived from tailrace.proxy.plugin.Plugin")
     return found
+
+
+def _module(name: str, folder: Path | None) -> ModuleType:
+    place = "" if folder is None else str(folder.resolve())
+    if place and place not in sys.path:
+        # Last, so that a file beside the configuration hides nothing that is installed.
+        sys.path.append(place)
+    # The file may be newer than what Python knows of its folder.
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is None or not f"{name}.".startswith(f"{missing}."):
+            raise UnknownName(f"module '{name}' cannot be imported: {origin(error)}") from error
+        looked = ", ".join(dict.fromkeys(filter(None, (place, *sys.path))))
+        raise UnknownName(f"there is no module '{missing}'; looked in {looked}") from None
