@@ -25,8 +25,8 @@ async def relay(call: Call, attempt: Attempt) -> Outcome:
         # A heartbeat has begun an event stream, and this is none.
         raise Failed(bad_answer("it is no event stream"))
     taps = Taps.of(call, head) if call.chain.taps else None
-    if taps is not None and taps.edits and not attempt.streaming and not attempt.ended:
-        raise Failed(bad_answer("it is too large to be edited"))
+    if taps is not None and not attempt.streaming and not attempt.ended and taps.need_whole:
+        raise Failed(bad_answer("it is too large for its model to be renamed"))
     if not client.started:
         call.answer(head)
     if attempt.ended and not attempt.streaming:

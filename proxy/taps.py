@@ -61,9 +61,9 @@ class Taps:
             self._watches.append(tap)
 
     @property
-    def edits(self) -> bool:
-        """Whether any of them may change the answer."""
-        return bool(self._edits)
+    def need_whole(self) -> bool:
+        """Whether any of them can do nothing with pieces of a unary answer."""
+        return any(isinstance(edit, Rename) for edit in self._edits)
 
     def sender(self, send: Send) -> Send:
         """A function that takes raw stream bytes and sends what the taps make of them."""

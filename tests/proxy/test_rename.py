@@ -75,7 +75,7 @@ def test_rename_of_a_large_answer(size: int, status: int, first: bool) -> None:
                     if status == 200:
                         assert got.json() == {**answer, "model": "gpt-4o-mini"}
                     else:
-                        assert "too large to be edited" in got.json()["error"]["message"]
+                        assert "too large for its model to be renamed" in got.json()["error"]["message"]
 
     run(main())
 
