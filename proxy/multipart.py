@@ -24,13 +24,14 @@ Span = tuple[int, int]
 class Form:
     """Where each named part of a form lies in its bytes; `repeated` are the names that came more than once."""
 
-    __slots__ = ("_delimiter", "raw", "repeated", "spans")
+    __slots__ = ("_begin", "_delimiter", "raw", "repeated", "spans")
 
     def __init__(self, raw: bytes, delimiter: bytes) -> None:
         self.raw = raw
         self.spans: dict[bytes, Span] = {}
         self.repeated: set[bytes] = set()
         self._delimiter = delimiter
+        self._begin = 0
 
     @classmethod
     def read(cls, raw: bytes, content_type: bytes) -> Form:
@@ -49,9 +50,11 @@ class Form:
 
     def _find_parts(self) -> None:
         raw, delimiter = self.raw, self._delimiter
-        at = len(delimiter) + (2 if raw.startswith(b"\r\n") else 0)
-        if not raw.startswith(delimiter, at - len(delimiter)):
+        # What stands before the first boundary is no part of the form, but must not look like one to anybody.
+        self._begin = begin = raw.find(delimiter)
+        if begin < 0 or (begin and not raw.startswith(b"\r\n", begin - 2)):
             raise invalid("The form does not begin with its boundary.")
+        at = begin + len(delimiter)
         for _ in range(MAX_PARTS + 1):
             if raw.startswith(b"--", at):
                 return
@@ -93,7 +96,7 @@ class Form:
         if span is not None:
             return self.raw[: span[0]] + value + self.raw[span[1] :]
         added = b'\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % (name, value)
-        return self._delimiter + added + self.raw
+        return self.raw[: self._begin] + self._delimiter + added + self.raw[self._begin :]
 
 
 def _name_of(head: bytes) -> bytes | None:

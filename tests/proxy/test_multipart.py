@@ -31,7 +31,7 @@ def kind(boundary: bytes) -> bytes:
 def test_every_part_is_found_where_it_lies(parts: dict[bytes, bytes], boundary: bytes, epilogue: bytes) -> None:
     assume(all(b"--" + boundary not in content for content in parts.values()))
     raw = written(list(parts.items()), boundary) + epilogue
-    for data in (raw, b"\r\n" + raw):
+    for data in (raw, b"\r\n" + raw, b"\r\n\r\n" + raw, b"a preamble\r\n" + raw):
         form = Form.read(data, kind(boundary))
         assert {name: data[start:end] for name, (start, end) in form.spans.items()} == parts
 
@@ -45,14 +45,15 @@ def test_one_field_is_replaced_and_no_other_byte(parts: dict[bytes, bytes], boun
         assert form.replaced(name, value) == written(list({**parts, name: value}.items()), boundary)
 
 
-@given(st.dictionaries(NAMES, BINARY, max_size=3), BOUNDARIES)
+@given(st.dictionaries(NAMES, BINARY, max_size=3), BOUNDARIES, st.sampled_from([b"", b"\r\n", b"a preamble\r\n"]))
 @steady
-def test_a_field_that_is_not_there_is_added(parts: dict[bytes, bytes], boundary: bytes) -> None:
+def test_a_field_that_is_not_there_is_added(parts: dict[bytes, bytes], boundary: bytes, preamble: bytes) -> None:
     assume(b"added" not in parts)
     assume(all(b"--" + boundary not in content for content in parts.values()))
-    form = Form.read(written(list(parts.items()), boundary), kind(boundary))
+    form = Form.read(preamble + written(list(parts.items()), boundary), kind(boundary))
     again = Form.read(form.replaced(b"added", b"value"), kind(boundary))
     assert again.text(b"added") == "value"
+    assert again.raw.startswith(preamble + b"--" + boundary)
     assert {name: again.raw[start:end] for name, (start, end) in again.spans.items()} == {**parts, b"added": b"value"}
 
 
