@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from tailrace.proxy.address import Address, AddressError
 from tailrace.proxy.config import render
 from tailrace.proxy.crew import Crew
 from tailrace.proxy.orders import Orders
+
+log = logging.getLogger("tailrace")
 
 
 class Overview:
@@ -65,6 +68,7 @@ class Overview:
             self._orders.drained.add(name)
         else:
             self._orders.drained.discard(name)
+        log.info("worker %s %s, by the admin port", name, "gets no new calls" if drained else "may get calls again")
         return name
 
     def configuration(self) -> dict[str, Any]:

@@ -36,6 +36,7 @@ def test_drained_worker_gets_no_calls_from_any_process(tmp_path: Path) -> None:
             async with serving(tmp_path, yaml_for(one, two, more=QUICK + "processes: 2\n")) as it:
                 answer = await drain(it, "drain", b'{"worker": "%b"}' % one.url.encode())
                 assert (answer.status, answer.json()) == (200, {"worker": one.url, "drained": True})
+                await it.until(f"worker {one.url} gets no new calls, by the admin port")
                 os.kill(it.processes[0], signal.SIGKILL)
                 await it.until("it is replaced")
                 while (await it.get("/readyz")).json()["processes"]["serving"] < 2:
@@ -53,6 +54,7 @@ def test_drained_worker_gets_no_calls_from_any_process(tmp_path: Path) -> None:
                 unready = await it.get("/readyz")
                 assert (unready.status, unready.json()["reasons"]) == (503, ["no worker takes calls"])
                 await drain(it, "undrain", b'{"worker": "%b"}' % one.url.encode())
+                await it.until(f"worker {one.url} may get calls again, by the admin port")
                 async with RawClient(it.url) as client:
                     assert (await client.post(CHAT, ASK)).status == 200
 
