@@ -33,9 +33,11 @@ class MaxTokens:
     """Bounds on the tokens of one answer."""
 
     default: Annotated[int, AtLeast(1)] | None = setting(
-        default=None, help="for requests that name no bound; the cap otherwise"
+        default=None, help="what a request that names no bound gets; without it, the cap"
     )
-    cap: Annotated[int, AtLeast(1)] | None = setting(default=None, help="the most that a request may ask for")
+    cap: Annotated[int, AtLeast(1)] | None = setting(
+        default=None, help="the most that a request may ask for, and the bound of one that names none"
+    )
     above: Literal["lower", "refuse"] = setting(
         default="lower", help="what becomes of a request for more", why="clients ask for far more than they need"
     )
