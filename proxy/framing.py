@@ -5,8 +5,19 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from tailrace.proxy.head import Head
+from tailrace.proxy.headers import HOP_BY_HOP
 
 _STATUS = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
+
+_OURS = HOP_BY_HOP | {b"content-length", b"x-request-id"}
+
+
+def keep_ours(head: Head) -> None:
+    """Drop what a plugin has put into a head that only the core can know: how the answer is framed, and its id."""
+    for name, _ in head.headers:
+        if name.lower() in _OURS:
+            head.headers = [pair for pair in head.headers if pair[0].lower() not in _OURS]
+            return
 
 
 def head_lines(head: Head, request_id: str) -> bytes:
