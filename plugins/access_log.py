@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 from tailrace.plugins.access_log_writer import Writer
 from tailrace.proxy.config import At, AtLeast, setting
+from tailrace.proxy.errors import code_of
 from tailrace.proxy.plugin import Plugin
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class AccessLog(Plugin[Config]):
         if fault is not None:
             line["fault"] = fault.kind
             line["whose"] = fault.whose.value
-            line["code"] = fault.code
+            line["code"] = code_of(fault)
         usage = outcome.usage
         if usage is not None:
             line["usage"] = {"prompt": usage.prompt, "completion": usage.completion, "cached": usage.cached}

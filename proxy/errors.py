@@ -42,6 +42,17 @@ def body_of(fault: Fault, *, anthropic: bool, request_id: str) -> bytes:
     return orjson.dumps({"error": {"message": fault.message, "type": kind, "param": fault.param, "code": fault.code}})
 
 
+def code_of(fault: Fault) -> str | int:
+    """The code that a client reads in a fault's answer: the worker's own, where its error is passed on."""
+    if fault.body is None:
+        return fault.code
+    try:
+        code = orjson.loads(fault.body)["error"]["code"]
+    except (ValueError, LookupError, TypeError):
+        return fault.code
+    return code if isinstance(code, str | int) else fault.code
+
+
 def answer(fault: Fault, *, anthropic: bool, request_id: str) -> tuple[Head, bytes]:
     """Head and body for a client that has seen nothing yet."""
     headers = [(b"content-type", b"application/json"), *fault.headers]

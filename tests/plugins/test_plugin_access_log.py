@@ -25,6 +25,7 @@ from fakes import (
     stream_of,
     yaml_for,
 )
+from tailrace import plugins
 from tailrace.plugins import access_log_writer
 from tailrace.plugins.access_log import AccessLog, Config
 from tailrace.plugins.access_log_writer import Writer
@@ -115,6 +116,43 @@ def test_a_client_that_leaves_is_one_line_and_no_traceback(tmp_path, caplog):
     (line,) = logged(tmp_path / "log", held, asks=asks)
     assert (line["status"], line["ending"], line["attempts"]) == (499, "client_gone", 1)
     assert not caplog.records
+
+
+FAULTS = [
+    (json_answer({"error": {"message": "no", "type": "BadRequestError", "param": None, "code": 400}}, 400), 400),
+    (json_answer({"error": {"message": "no", "type": "x", "param": None, "code": "too_hot"}}, 429), "too_hot"),
+    (json_answer({"detail": "no"}, 503), "worker_overloaded"),
+    (json_answer({"error": "Unauthorized"}, 401), "upstream_auth_failed"),
+]
+
+
+@pytest.mark.parametrize(("answer", "code"), FAULTS)
+def test_the_code_is_the_one_that_the_client_read(tmp_path, answer, code):
+    read = []
+
+    async def asks(url, upstream):
+        async with RawClient(url) as client:
+            read.append((await client.post("/v1/chat/completions", CHAT)).json()["error"]["code"])
+
+    (line,) = logged(tmp_path / "log", answer, asks=asks)
+    assert (line["code"], read) == (code, [code])
+
+
+def test_every_field_is_in_the_guide(tmp_path):
+    guide = Path(plugins.__file__).with_name("README.md").read_text().split("### The fields of the access log")[1]
+    rows = [line.split(" | ")[0] for line in guide.splitlines() if line.startswith("| `")]
+    told = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+
+    async def asks(url, upstream):
+        async with RawClient(url) as client:
+            await client.post("/v1/chat/completions", CHAT, {"x-request-id": "mine"})
+            await client.get("/v1/models")
+            await client.post("/v1/chat/completions", CHAT)
+
+    lines = logged(tmp_path / "log", json_answer(chat_answer("x")), json_answer({}, 500), asks=asks)
+    written = {name for line in lines for name in line}
+    assert written - {"usage"} == set(told) - {"usage"}
+    assert len(told) == len(set(told))
 
 
 def test_standard_output(capfd):
