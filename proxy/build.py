@@ -162,7 +162,8 @@ def route_table(settings: Relay, pools: Mapping[str, Pool]) -> RouteTable:
     for path, what in UNSUPPORTED:
         refuse = unsupported(what)
         for form in (path, path + "/*"):
-            table.add(Route(form, "unsupported", "*", Shape.OPAQUE, local=refuse), options)
+            anthropic = path.startswith("/v1/messages")
+            table.add(Route(form, "unsupported", "*", Shape.OPAQUE, local=refuse, anthropic=anthropic), options)
     for route in settings.routes:
         for method in route.methods:
             entry = ModelEntry(route.path, pools[route.pool], route.path)

@@ -140,7 +140,7 @@ def read_body(call: Call) -> None:
         call.replace(coding.decode(call.raw, folded[b"content-encoding"], limits.body))
     if route.shape is Shape.OPAQUE:
         if route.pinned:
-            pin(call, head.path.split("/")[3])
+            pin(call, head.path.split("/")[3], "response_id")
         else:
             call.entry = route.entry
         return
@@ -165,7 +165,7 @@ def read_json(call: Call) -> None:
     if route.births and "previous_response_id" in fields:
         previous = body.text("previous_response_id") if bytes(fields["previous_response_id"]) != b"null" else None
         if previous is not None:
-            pin(call, previous)
+            pin(call, previous, "previous_response_id")
     written = fields.get("model")
     if written is not None:
         entry = chain.models.written.get(bytes(written))
@@ -208,8 +208,8 @@ def check_json_type(kind: bytes) -> None:
         raise Reject(415, "unsupported_media_type", "The request body must be UTF-8.", kind="bad_request")
 
 
-def pin(call: Call, response_id: str) -> None:
-    """Send a call that refers to a stored response to the worker that holds it; raises Reject(404)."""
+def pin(call: Call, response_id: str, param: str) -> None:
+    """Send a call that refers to a stored response in `param` to the worker that holds it; raises Reject(404)."""
     chain = call.chain
     worker = chain.births.find(response_id, chain.pins)
     if worker is None:
@@ -217,7 +217,7 @@ def pin(call: Call, response_id: str) -> None:
             404,
             "response_not_found",
             f"The response '{response_id[:64]}' is not known: its worker is gone, or it was made too long ago.",
-            param="previous_response_id",
+            param=param,
             kind="bad_request",
         )
     call.pinned = worker

@@ -89,6 +89,7 @@ UNSUPPORTED: tuple[tuple[str, str], ...] = (
     ("/v1/files", "files"),
     ("/v1/uploads", "uploads"),
     ("/v1/batches", "batches"),
+    ("/v1/messages/batches", "batches"),
     ("/v1/realtime", "realtime sessions"),
     ("/v1/fine_tuning", "fine-tuning jobs"),
     ("/v1/assistants", "assistants"),

@@ -52,6 +52,9 @@ def test_follow_up_calls_reach_the_worker_that_made_the_response() -> None:
                 lost = await client.get("/v1/responses/resp_c")
                 assert lost.status == 404
                 assert json.loads(lost.body)["error"]["code"] == "response_not_found"
+                assert json.loads(lost.body)["error"]["param"] == "response_id"
+                lost = await client.post("/v1/responses", follow | {"previous_response_id": "resp_c"})
+                assert (lost.status, json.loads(lost.body)["error"]["param"]) == (404, "previous_response_id")
 
     run(main())
 

@@ -50,13 +50,16 @@ def test_configured_paths_are_passed_through(method: str, path: str) -> None:
         ("POST", "/v1/files", 501, "not_supported"),
         ("GET", "/v1/files/file-1/content", 501, "not_supported"),
         ("POST", "/v1/batches", 501, "not_supported"),
+        ("POST", "/v1/messages/batches", 501, None),
+        ("GET", "/v1/messages/batches/msgbatch_1/results", 501, None),
         ("GET", "/v1/realtime", 501, "not_supported"),
         ("GET", "/v1/models/unheard-of", 404, "model_not_found"),
     ],
 )
-def test_what_is_not_served_says_so(method: str, path: str, status: int, code: str) -> None:
+def test_what_is_not_served_says_so(method: str, path: str, status: int, code: str | None) -> None:
     got, body, heads = asked(method, path, {} if method in ("POST", "PUT") else None)
-    assert (got, json.loads(body)["error"]["code"]) == (status, code)
+    said = json.loads(body)
+    assert (got, said["error"].get("code"), said.get("type")) == (status, code, None if code else "error")
     assert not heads
 
 
