@@ -114,7 +114,8 @@ class StreamRelay:
     @property
     def at_boundary(self) -> bool:
         """Whether bytes of the gateway's own would land between two events."""
-        return self._sse and not self._tail and not self._terminal
+        between = not self._tail if self._taps is None else self._taps.between_events(not self._tail)
+        return self._sse and between and not self._terminal
 
     def on_head(self, head: ParsedHead) -> None:
         """Not called: the head came before the commit."""
@@ -217,23 +218,21 @@ class StreamRelay:
     def _show_error(self, data: bytes, fault: Fault) -> None:
         """Pass an engine's error event on, but not the end that it wants to put behind it."""
         self._send(data)
-        self._close_upstream()
-        outcome = Outcome(Ending.UPSTREAM_LOST, fault.status, fault)
-        self._close_taps(outcome)
         self._client.cut()
-        self._resolve(outcome)
+        self._break_off(Outcome(Ending.UPSTREAM_LOST, fault.status, fault))
 
     def _fail(self, fault: Fault) -> None:
         """End a stream honestly: an error event where one fits, and no end of the framing."""
-        self._close_upstream()
         ending = Ending.FAILED if fault.whose is Whose.GATEWAY else Ending.UPSTREAM_LOST
-        outcome = Outcome(Ending.DEADLINE if fault.kind == "total_timeout" else ending, fault.status, fault)
-        self._close_taps(outcome)
-        if self.at_boundary:
+        told = self.at_boundary
+        if told:
             self._client.send(error_event(fault, anthropic=self.call.route.anthropic, request_id=self.call.id))
-            self._client.cut()
-        else:
-            self._client.cut(told=False)
+        self._client.cut(told=told)
+        self._break_off(Outcome(Ending.DEADLINE if fault.kind == "total_timeout" else ending, fault.status, fault))
+
+    def _break_off(self, outcome: Outcome) -> None:
+        self._close_upstream()
+        self._close_taps(outcome)
         self._resolve(outcome)
 
     @property
@@ -266,7 +265,9 @@ class StreamRelay:
         elif now > self.call.deadline:
             self._fail(timed_out("total", self.call.chain.timeouts.total or 0.0))
         elif self.at_boundary:
-            self.call.beat_if_due(now, quiet)
+            self.call.beat_if_due(
+                now, quiet if self._taps is None else self._taps.silence(quiet, now, self._client.sent)
+            )
 
     def _finish(self) -> None:
         outcome = Outcome(Ending.COMPLETED, self._attempt.status)

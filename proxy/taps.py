@@ -26,7 +26,7 @@ class Taps:
     They are the call's from the first that opens, so that the end of the call is theirs too, whatever brings it about.
     """
 
-    __slots__ = ("_edits", "_ended", "_id", "_last", "_send", "_splitter", "_watches")
+    __slots__ = ("_edits", "_ended", "_heard_at", "_id", "_last", "_send", "_sent", "_splitter", "_watches")
 
     def __init__(self, call_id: str) -> None:
         self._id = call_id
@@ -36,6 +36,8 @@ class Taps:
         self._send: Send | None = None
         self._ended = False
         self._last = b""
+        self._sent = -1
+        self._heard_at = 0.0
 
     @classmethod
     def of(cls, call: Call, head: Head) -> Taps | None:
@@ -90,6 +92,17 @@ class Taps:
     def between_events(self, received: bool) -> bool:
         """Whether the client stands between two events; `received` says it of what the taps got."""
         return ends_event(self._last) if self._edits and self._last else received or bool(self._edits)
+
+    def silence(self, quiet: float, now: float, sent: int) -> float:
+        """Seconds in which the client has heard nothing: `quiet`, those of the worker, or more where edits hold back.
+
+        To be asked a few times a second with the bytes `sent` so far.
+        """
+        if not self._edits:
+            return quiet
+        if sent != self._sent:
+            self._sent, self._heard_at = sent, now
+        return now - self._heard_at
 
     def _through(self, events: list[Event], first: int = 0) -> bytes:
         for edit in self._edits[first:]:

@@ -52,7 +52,10 @@ def test_SSE_08_no_heartbeat_inside_an_event(plugin):
             answer = await s.ask()
             beats = answer.body.count(b": heartbeat\n\n")
             assert beats
-            assert answer.body == b"".join([ROLE, chat_chunk("x"), whole, b": heartbeat\n\n" * beats, FINISH, DONE])
+            # What an edit has not got whole, the client has not begun to hear.
+            early = answer.body.partition(whole)[0].count(b": heartbeat\n\n") if plugin == "Editing" else 0
+            order = [b": heartbeat\n\n" * early, whole, b": heartbeat\n\n" * (beats - early)]
+            assert answer.body == b"".join([ROLE, chat_chunk("x"), *order, FINISH, DONE])
 
     run(body())
 

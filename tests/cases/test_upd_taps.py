@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from fakes import chat_answer, json_answer, run, sse_answer, stream_of
+from fakes import chat_answer, chat_chunk, json_answer, run, sse_answer, sse_head, stream_of
 from tailrace.proxy.outcome import Ending
 
 from cases.policies import PIECES
-from cases.scene import CHAT, STREAM, scene, until
+from cases.scene import CHAT, DONE, FINISH, ROLE, STREAM, errors_of, framed, scene, until
+from cases.scripts import each
 
 
 def chain(*plugins):
@@ -84,5 +87,51 @@ def test_UPD_04_a_tap_on_a_reply_that_is_not_begun_sees_its_end(witness):
             await until(lambda: taps_of(s), "a tap")
             (tap,) = taps_of(s)
             assert [each.ending for each in tap.outcomes] == [Ending.REFUSED]
+
+    run(main())
+
+
+BEAT = b": heartbeat\n\n"
+
+
+def test_SSE_08_heartbeats_while_an_edit_holds_text_back():
+    """The worker talks all the time; what the client hears counts. Nothing cuts into what comes out at the end."""
+    pieces = [ROLE, *[chat_chunk(str(number)) for number in range(20)], FINISH, DONE]
+
+    async def main():
+        async with scene(each(pieces, 0.05), plugins="[cases.witness:Holding]", more="heartbeat: 0.2") as s:
+            answer = await s.ask()
+            beats = answer.body.count(BEAT)
+            assert 2 <= beats <= 5
+            assert (answer.body, answer.complete) == (BEAT * beats + b"".join(pieces), True)
+
+    run(main())
+
+
+def test_SSE_08_no_heartbeats_while_an_edit_passes_text_on():
+    pieces = [ROLE, *[chat_chunk(str(number)) for number in range(20)], FINISH, DONE]
+
+    async def main():
+        async with scene(each(pieces, 0.05), plugins="[cases.witness:Editing]", more="heartbeat: 0.5") as s:
+            answer = await s.ask()
+            assert (answer.body, answer.complete) == (b"".join(pieces), True)
+
+    run(main())
+
+
+def test_SSE_08_an_edit_keeps_the_client_between_events():
+    """The worker's connection is lost inside an event, of which the client has seen nothing: it can be told."""
+
+    async def dying(conn, request):
+        await conn.send(sse_head() + framed([ROLE, chat_chunk("a"), chat_chunk("b")[:30]]))
+        await asyncio.sleep(0.05)
+        conn.rst()
+
+    async def main():
+        async with scene(dying, plugins="[cases.witness:Editing]") as s:
+            answer = await s.ask()
+            assert not answer.complete
+            assert answer.body.startswith(ROLE + chat_chunk("a"))
+            assert len(errors_of(answer.body)) == 1
 
     run(main())

@@ -98,3 +98,23 @@ class Editing(Tapped):
     def on_stream(self, call: Call, head: Head) -> EventEdit:  # type: ignore[override]
         self.edits.append(EventEdit())
         return self.edits[-1]
+
+
+class HoldingEdit(EventEdit):
+    """Holds every event back until the end."""
+
+    def feed(self, event: Event) -> tuple[Event, ...]:
+        self.events.append(event)
+        return ()
+
+    def finish(self, outcome: Outcome) -> tuple[Event, ...]:
+        self.outcomes.append(outcome)
+        return tuple(self.events)
+
+
+class Holding(Tapped):
+    """The same with an edit that holds everything back."""
+
+    def on_stream(self, call: Call, head: Head) -> EventEdit:  # type: ignore[override]
+        self.edits.append(HoldingEdit())
+        return self.edits[-1]
