@@ -181,6 +181,9 @@ class UpstreamConnection(asyncio.Protocol):
                 sink.on_chunks(data, 1)
                 return
         at, count, end = wire.walk_chunks(data)
+        if end == wire.EXTENDED:
+            data = wire.without_extensions(data)
+            at, count, end = wire.walk_chunks(data)
         if at == len(data):
             sink.on_chunks(data, count)
             return

@@ -25,6 +25,7 @@ from tailrace.proxy.headers import (
 MAX_HEAD = 64 * 1024
 UNTIL_CLOSE = -1
 CHUNKED = -2
+EXTENDED = -2
 
 OTHER = 0
 JSON = 1
@@ -38,7 +39,10 @@ VERBATIM = 2
 _MEDIA = {b"application/json": JSON, b"text/event-stream": EVENTS, b"text/plain": TEXT}
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\x00-\x08\x0a-\x1f\x7f]*)?\Z")
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-_SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,8})(?:[ \t]*;[^\r\n\x00]*)?\Z")
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_VALUE = _TOKEN + rb'|"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"'
+_EXTENSION = rb"[ \t]*;[ \t]*" + _TOKEN + rb"(?:[ \t]*=[ \t]*(?:" + _VALUE + rb"))?"
+_SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,8})(?:" + _EXTENSION + rb")*\Z")
 _ABOUT_CONNECTION = frozenset({b"close", b"keep-alive", b""})
 _BODYLESS = frozenset({204, 304})
 # A worker's heads are nearly the same every time, so lines once read are remembered; the memory is bounded.
@@ -193,7 +197,10 @@ def _kind(content_type: bytes) -> int:
 
 
 def walk_chunks(data: bytes) -> tuple[int, int, int]:
-    """How far whole chunks reach, how many they are, and the offset behind the end chunk's line (-1: not there yet)."""
+    """How far whole chunks reach, how many they are, and the offset behind the end chunk's line (-1: not there yet).
+
+    Where a chunk has an extension the walk ends before it with EXTENDED as the offset: such framing is not passed on.
+    """
     size_of = SIZES.get
     total = len(data)
     at = count = 0
@@ -208,6 +215,8 @@ def walk_chunks(data: bytes) -> tuple[int, int, int]:
             size = _odd_size(data[at:line_end])
             if size == 0:
                 return at, count, line_end + 2
+            if data.find(b";", at, line_end) >= 0:
+                return at, count, EXTENDED
         end = line_end + 4 + size
         if end > total:
             break
@@ -216,6 +225,22 @@ def walk_chunks(data: bytes) -> tuple[int, int, int]:
         at = end
         count += 1
     return at, count, -1
+
+
+def without_extensions(data: bytes) -> bytes:
+    """Chunks, the last of which may not be whole yet, less the extensions behind their sizes."""
+    parts = []
+    at = 0
+    while (line_end := data.find(b"\r\n", at)) >= 0:
+        size = _odd_size(data[at:line_end])
+        if size == 0:
+            break
+        end = line_end + 4 + size
+        parts.append(b"%x" % size)
+        parts.append(data[line_end:end])
+        at = end
+    parts.append(data[at:])
+    return b"".join(parts)
 
 
 def _odd_size(line: bytes) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes import RawClient, answer, chat_answer, chunked, json_answer, run, sse_answer, stream_of
+from fakes import RawClient, answer, chat_answer, chunked, json_answer, run, sending, sse_answer, sse_head, stream_of
 
 from cases.scene import CHAT, PATH, STREAM, scene
 
@@ -75,6 +75,23 @@ def test_SMG_12_a_cut_chunked_answer_is_no_answer():
 
         async with scene(cut) as s:
             assert (await s.ask(CHAT)).json()["error"]["code"] == "upstream_lost"
+
+    run(body())
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_SMG_12_extensions_of_chunks_stay_behind(whole):
+    async def body():
+        events = stream_of(["a", "b" * 30_000, "c"])
+        sent = [b"%x ; a=b\r\n%b\r\n" % (len(piece), piece) for piece in events] + [b"0;last\r\n\r\n"]
+        pieces = [sse_head(), *([b"".join(sent)] if whole else [piece for each in sent for piece in (0.02, each)])]
+        bad = sending(sse_head(), chunked(events[0]) + chunked(events[1]), 0.05, b"3;a=\x01\r\nabc\r\n")
+        async with scene(sending(*pieces), bad) as s:
+            got = await s.ask(STREAM)
+            assert got.complete
+            assert got.body == b"".join(events)
+            assert b";" not in got.raw_body
+            assert not (await s.ask(STREAM)).complete
 
     run(body())
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 from tailrace.proxy import wire
-from tailrace.proxy.wire import CHUNKED, UNTIL_CLOSE, WireError, frame, parse_head, unframe, walk_chunks
+from tailrace.proxy.wire import (
+    CHUNKED,
+    EXTENDED,
+    UNTIL_CLOSE,
+    WireError,
+    frame,
+    parse_head,
+    unframe,
+    walk_chunks,
+    without_extensions,
+)
 
 OK = b"HTTP/1.1 200 OK"
 END = b"0\r\n\r\n"
@@ -170,7 +180,7 @@ CHUNKS = [
     frame(b"a"),
     frame(b"hello\r\n0\r\n\r\n"),
     frame(b"x" * 9000),
-    b'3;ext="a;b"\r\nabc\r\n',
+    b"3\r\nabc\r\n",
     b"00A\r\n0123456789\r\n",
 ]
 PAYLOAD = b"ahello\r\n0\r\n\r\n" + b"x" * 9000 + b"abc0123456789"
@@ -184,6 +194,9 @@ def walked(pieces):
         if behind is not None:
             continue
         at, count, end = walk_chunks(buffer)
+        if end == EXTENDED:
+            buffer = without_extensions(buffer)
+            at, count, end = walk_chunks(buffer)
         assert (count == 0) == (at == 0)
         payload += unframe(buffer[:at]) if at else b""
         if end >= 0:
@@ -203,8 +216,27 @@ def test_whole():
         assert walk_chunks(chunk) == (len(chunk), 1, -1)
 
 
-def test_split_at_every_position():
-    small = [chunk for chunk in CHUNKS if len(chunk) < 100]
+EXTENDED_CHUNKS = [
+    b"1;a\r\na\r\n",
+    frame(b"hello\r\n0\r\n\r\n"),
+    b'3 ; ext="a;\\"b" ; x=y\r\nabc\r\n',
+    b"00A;b = c\r\n0123456789\r\n",
+]
+
+
+def test_extensions_are_taken_off():
+    data = b"".join(EXTENDED_CHUNKS)
+    bare = frame(b"a") + EXTENDED_CHUNKS[1] + frame(b"abc") + frame(b"0123456789")
+    for end in (b"", END, b"0;x\r\n\r\nmore", b"5", b"5\r\nab"):
+        assert without_extensions(data + end) == bare + end
+    assert without_extensions(b"5;x\r\nab") == b"5\r\nab"
+    assert walk_chunks(data) == (0, 0, EXTENDED)
+    assert walk_chunks(data[8:]) == (len(EXTENDED_CHUNKS[1]), 1, EXTENDED)
+
+
+@pytest.mark.parametrize("chunks", [CHUNKS, EXTENDED_CHUNKS])
+def test_split_at_every_position(chunks):
+    small = [chunk for chunk in chunks if len(chunk) < 100]
     data = b"".join(small) + END + b"more"
     wanted = PAYLOAD.replace(b"x" * 9000, b"")
     for at in range(len(data) + 1):
@@ -237,6 +269,16 @@ def test_end_chunk_spellings(end):
         b"1\n",
         b";x",
         b"1;\x00",
+        b"1;",
+        b"1;;a",
+        b"1;a;",
+        b"1;a b",
+        b"1;a=",
+        b"1;=b",
+        b"1;a=\x01",
+        b'1;a="b',
+        b'1;a="b"c',
+        b"1;a ",
         b" 1",
         b"a\r",
     ],
