@@ -12,6 +12,7 @@ from tailrace.worker.sim.clock import Clock
 from tailrace.worker.sim.errors import unknown_model
 from tailrace.worker.sim.exchange import Request
 from tailrace.worker.sim.failures import Failures, Fault
+from tailrace.worker.sim.kept import Kept
 from tailrace.worker.sim.metrics import Metrics
 from tailrace.worker.sim.scheduler import Scheduler
 from tailrace.worker.sim.settings import SimSettings
@@ -39,6 +40,7 @@ class Engine:
         """Inference requests being answered."""
         self.received: deque[Request] = deque(maxlen=settings.keep_requests)
         self.fingerprint = f"vllm-{VERSION}-{crc32(settings.model.encode()):08x}"
+        self.kept = Kept()
         self.adapters = {adapter.name: adapter for adapter in settings.lora_modules}
 
     @property

@@ -102,6 +102,13 @@ class _Shape:
         shape |= {"presence_penalty": 0.0, "frequency_penalty": 0.0, "kv_transfer_params": None}
         return shape | {"ec_transfer_params": None, "input_messages": None, "output_messages": None}
 
+    def whole(self) -> bytes:
+        """The response once it is complete; from then on it can be asked for again."""
+        body = orjson.dumps(self.response(done=True))
+        if self._body.get("store") is not False:
+            self._answer.engine.kept.keep(self._answer.id, body)
+        return body
+
     def _usage(self) -> Body:
         seq = self._answer.sequences[0]
         cached = {"cached_tokens": seq.cached, "cache_write_tokens": seq.created}
@@ -124,7 +131,7 @@ class ResponseUnary(Unary):
 
     def body(self) -> bytes:
         """The response."""
-        return orjson.dumps(self._shape.response(done=True))
+        return self._shape.whole()
 
 
 class ResponseStream(Stream):
@@ -169,7 +176,7 @@ class ResponseStream(Stream):
             self._event("response.output_text.done", whole, text=part["text"])
             + self._event("response.content_part.done", place | {"output_index": 0, "part": part})
             + self._event("response.output_item.done", {"item": self._shape.item(done=True), "output_index": 0})
-            + self._event("response.completed", {"response": self._shape.response(done=True)})
+            + self._event("response.completed", {"response": orjson.Fragment(self._shape.whole())})
         )
         self.exchange.end()
 

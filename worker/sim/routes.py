@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tailrace.worker.sim import audio, chat, completions, messages, pooling, responses, scoring, status, tokens
+from tailrace.worker.sim import audio, chat, completions, kept, messages, pooling, responses, scoring, status, tokens
 from tailrace.worker.sim.control import control
 from tailrace.worker.sim.engine import Engine
 from tailrace.worker.sim.errors import Refusal, queue_full
@@ -69,7 +69,7 @@ def dispatch(engine: Engine, exchange: Exchange) -> None:
     if request.path.startswith("/v1") and not _may(engine, request.headers.get(b"authorization", b"")):
         exchange.reply(401, _UNAUTHORIZED, vary=False)
         return
-    route = ROUTES.get(request.path)
+    route = ROUTES.get(request.path) or _kept(request.path)
     if route is None or not _has(engine, route):
         exchange.reply(404, _NOT_FOUND)
     elif request.method != route.method:
@@ -78,6 +78,14 @@ def dispatch(engine: Engine, exchange: Exchange) -> None:
         route.handler(engine, exchange)
     else:
         _infer(engine, exchange, route.handler)
+
+
+def _kept(path: str) -> Route | None:
+    """The routes with the id of a response in them."""
+    response_id, _, rest = path.removeprefix(kept.PREFIX).partition("/")
+    if not path.startswith(kept.PREFIX) or not response_id or rest not in ("", "cancel"):
+        return None
+    return Route("POST", kept.cancel) if rest else Route("GET", kept.retrieve)
 
 
 def _may(engine: Engine, given: bytes) -> bool:

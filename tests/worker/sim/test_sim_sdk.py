@@ -101,6 +101,14 @@ def test_openai_responses() -> None:
             turns: Any = [{"role": "user", "content": [{"type": "input_text", "text": "hello"}]}]
             same = await client.responses.create(**asked | {"input": turns})
             assert same.output_text == deltas
+            assert await client.responses.retrieve(whole.id) == whole
+            assert await client.responses.retrieve(last.response.id) == last.response
+            with pytest.raises(openai.BadRequestError, match="Cannot cancel a synchronous response"):
+                await client.responses.cancel(whole.id)
+            unkept = await client.responses.create(**asked, store=False)
+            with pytest.raises(openai.NotFoundError, match=f"Response with id '{unkept.id}' not found") as lost:
+                await client.responses.retrieve(unkept.id)
+            assert lost.value.param == "response_id"
 
     run(ask())
 
