@@ -34,6 +34,10 @@ def test_the_defaults_of_a_sidecar_that_a_gateway_has_not() -> None:
     assert tables()[1] == [row for row in defaults(SidecarRole.Settings) if row[0] not in shared]
 
 
+def test_every_setting_says_what_it_is() -> None:
+    assert not [name for table in tables() for name, _, told in table if not told.strip()]
+
+
 @pytest.mark.parametrize(("file", "name"), sorted(set(PLACE.findall(README))))
 def test_a_place_in_the_code_is_there(file: str, name: str) -> None:
     tree: ast.AST = ast.parse((ROOT / file).read_text())

@@ -6,11 +6,14 @@ import argparse
 import asyncio
 import gc
 import signal
+import textwrap
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import fields
+from typing import Any, get_args
 
 import uvloop
-from tailrace.worker.sim.failures import Fault, fault_from
+from tailrace.proxy.config.setting import help_of
+from tailrace.worker.sim.failures import Fault, Kind, fault_from
 from tailrace.worker.sim.server import Sim, serve
 from tailrace.worker.sim.settings import Adapter, SimSettings
 
@@ -102,11 +105,27 @@ def _adapter(text: str) -> Adapter:
     return Adapter(name=name, path=path)
 
 
+class _Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Defaults beside the options, and the epilog with its lines as they are."""
+
+
+def _faults_told() -> str:
+    """The kinds of faults and the fields that each may have."""
+    kinds = textwrap.wrap(", ".join(get_args(Kind)), 100, initial_indent="  ", subsequent_indent="  ")
+    lines = ["kinds of faults for --fail, `engine.sim.faults` and POST /sim/control:", *kinds, "", "their fields:"]
+    for field in fields(Fault):
+        if field.name != "fail":
+            default = "" if field.default in (None, "") else f" (default: {field.default})"
+            lines.append(f"  {field.name:<18}{help_of(field)}{default}")
+    return "\n".join(lines)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tailrace sim",
         description="A simulated inference engine: vLLM's wire format, timing and failures, without a model.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        epilog=_faults_told(),
+        formatter_class=_Formatter,
     )
     _place(parser.add_argument_group("place"))
     _model(parser.add_argument_group("model"))
@@ -115,8 +134,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _told(name: str) -> str:
+    """What a setting is for."""
+    return next(help_of(field) for field in fields(SimSettings) if field.name == name)
+
+
 def _place(group: Any) -> None:
-    group.add_argument("--host", default=_DEFAULT.host)
+    group.add_argument("--host", default=_DEFAULT.host, help=_told("host"))
     group.add_argument("--port", type=int, default=8000, help="0 lets the kernel choose, -1 opens no TCP port")
     group.add_argument("--uds", metavar="PATH", default=None, help="listen on this Unix socket as well")
     group.add_argument("--api-key", dest="api_keys", action="append", metavar="KEY", help="needed on /v1; repeatable")
@@ -128,9 +152,11 @@ def _model(group: Any) -> None:
     names = "what the model answers to, instead of --model; the first is what it calls itself"
     group.add_argument("--served-model-name", dest="served_model_names", nargs="+", metavar="NAME", help=names)
     group.add_argument("--lora-modules", nargs="+", type=_adapter, metavar="NAME=PATH", help="adapters served besides")
-    group.add_argument("--runner", choices=("any", "generate", "pooling"), default=_DEFAULT.runner)
-    group.add_argument("--max-model-len", type=int, default=_DEFAULT.max_model_len)
-    group.add_argument("--embedding-dim", type=int, default=_DEFAULT.embedding_dim)
+    group.add_argument(
+        "--runner", choices=("any", "generate", "pooling"), default=_DEFAULT.runner, help=_told("runner")
+    )
+    group.add_argument("--max-model-len", type=int, default=_DEFAULT.max_model_len, help=_told("max_model_len"))
+    group.add_argument("--embedding-dim", type=int, default=_DEFAULT.embedding_dim, help=_told("embedding_dim"))
     group.add_argument("--answer-tokens", type=int, default=_DEFAULT.answer_tokens, help="mean chat answer; 0: no end")
     for name, told in (
         ("request-id-headers", "x-request-id on every answer"),
@@ -153,9 +179,12 @@ def _speed(group: Any) -> None:
     told = "running and waiting together; more get 503"
     group.add_argument("--max-num-queued-reqs", type=int, default=None, metavar="N", help=told)
     policy = _DEFAULT.scheduling_policy
-    group.add_argument("--scheduling-policy", choices=("fcfs", "priority"), default=policy)
-    group.add_argument("--block-size", type=int, default=_DEFAULT.block_size)
-    group.add_argument("--num-gpu-blocks-override", dest="num_gpu_blocks", type=int, default=_DEFAULT.num_gpu_blocks)
+    group.add_argument(
+        "--scheduling-policy", choices=("fcfs", "priority"), default=policy, help=_told("scheduling_policy")
+    )
+    group.add_argument("--block-size", type=int, default=_DEFAULT.block_size, help=_told("block_size"))
+    blocks = {"dest": "num_gpu_blocks", "default": _DEFAULT.num_gpu_blocks, "help": _told("num_gpu_blocks")}
+    group.add_argument("--num-gpu-blocks-override", type=int, **blocks)
     group.add_argument("--seed", type=int, default=None, help="of all that is drawn by chance")
 
 

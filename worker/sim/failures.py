@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import Any, Literal, get_args
 
+from tailrace.proxy.config import setting
+
 Kind = Literal[
     "engine_killed", "server_killed", "sigterm", "queue_full", "rate_limited", "error", "hang", "stall", "cut",
     "half_event", "garbage_event", "slow", "unhealthy",
@@ -34,24 +36,22 @@ class Fault:
     - `slow`: everything takes `factor` times as long. `unhealthy`: `/health` says 503, nothing else is wrong.
     """
 
-    fail: Kind
-    after_tokens: int | None = None
+    fail: Kind = setting(help="which failure")
+    after_tokens: int | None = setting(default=None, help="strike when so many tokens of an answer are out")
     """Strike when so many tokens of an answer are out. Without it `engine_killed`, `server_killed` and `sigterm`
     strike at once; the others before the first token."""
-    count: int | None = None
-    """How many requests are struck; None goes on until cleared."""
-    route: str = ""
-    """Only requests whose path starts so."""
-    share: float = 1.0
-    """The part of the matching requests that is struck, drawn by chance."""
-    rst: bool = False
-    status: int = 500
-    message: str = "Injected failure"
-    retry_after: float = 1.0
-    factor: float = 10.0
-    shutdown_timeout: float = 0.0
-    exit_after_s: float | None = None
-    """After `engine_killed`: how long until the whole server is gone, as a real one within seconds."""
+    count: int | None = setting(default=None, help="how many requests are struck; all if not given")
+    route: str = setting(default="", help="only requests whose path starts so")
+    share: float = setting(default=1.0, help="part of the matching requests that is struck, drawn by chance")
+    rst: bool = setting(default=False, help="end connections with a reset")
+    status: int = setting(default=500, help="of the fail `error`")
+    message: str = setting(default="Injected failure", help="of the fail `error`")
+    retry_after: float = setting(default=1.0, help="seconds in the answer of `rate_limited`")
+    factor: float = setting(default=10.0, help="how many times as long all takes with `slow`")
+    shutdown_timeout: float = setting(default=0.0, help="seconds for which `sigterm` drains; 0 hangs open streams")
+    exit_after_s: float | None = setting(
+        default=None, help="after `engine_killed`: seconds until the whole server is gone"
+    )
 
 
 def fault_from(asked: object) -> Fault:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tailrace.proxy.config import setting
 from tailrace.worker.sim.failures import Fault
 
 
@@ -12,8 +13,8 @@ from tailrace.worker.sim.failures import Fault
 class Adapter:
     """A LoRA adapter, served as a model of its own name."""
 
-    name: str
-    path: str
+    name: str = setting(help="the model name it answers to")
+    path: str = setting(help="shown as its root")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,52 +25,49 @@ class SimSettings:
     reference captures were taken from, not vLLM's.
     """
 
-    host: str = "127.0.0.1"
-    port: int | None = 0
-    """0 lets the kernel choose; None means no TCP listener."""
-    uds: str | None = None
+    host: str = setting(default="127.0.0.1", help="address of the TCP port")
+    port: int | None = setting(default=0, help="0: any free one; in a worker's file a Unix socket is used instead")
+    uds: str | None = setting(default=None, help="path of a Unix socket to listen on")
 
-    model: str = "sim"
-    """Where the weights would be; shown as `root`, and the served name where none is given."""
-    served_model_names: tuple[str, ...] = ()
-    lora_modules: tuple[Adapter, ...] = ()
-    runner: Literal["any", "generate", "pooling"] = "any"
+    model: str = setting(default="sim", help="shown as the model's root, and its name where none is given")
+    served_model_names: tuple[str, ...] = setting(
+        default=(), help="what the model answers to; the first is what it calls itself"
+    )
+    lora_modules: tuple[Adapter, ...] = setting(default=(), help="adapters served besides")
+    runner: Literal["any", "generate", "pooling"] = setting(
+        default="any", help="which routes there are: those of one kind of model, or all"
+    )
     """A real engine serves one kind of model; `any` has the routes of both."""
-    max_model_len: int = 2048
-    api_keys: tuple[str, ...] = ()
-    embedding_dim: int = 384
+    max_model_len: int = setting(default=2048, help="most tokens of prompt and answer together")
+    api_keys: tuple[str, ...] = setting(default=(), help="one of these is needed on /v1")
+    embedding_dim: int = setting(default=384, help="length of an embedding")
 
-    ttft_ms: float = 20.0
-    """From the end of the prefill to the first token."""
-    ttft_jitter: float = 0.0
-    """Sigma of the log-normal factor on `ttft_ms`."""
-    prefill_tokens_per_s: float = 20_000.0
+    ttft_ms: float = setting(default=20.0, help="from the end of the prefill to the first token")
+    ttft_jitter: float = setting(default=0.0, help="sigma of the log-normal factor on it")
+    prefill_tokens_per_s: float = setting(default=20_000.0, help="shared by all requests; 0 makes prefill free")
     """Shared by all requests, as on a GPU; 0 makes prefill free. Cached blocks cost nothing."""
-    itl_ms: float = 10.0
-    """Between two tokens of one sequence; 0 means as fast as this process can."""
-    answer_tokens: int = 128
+    itl_ms: float = setting(default=10.0, help="between two tokens; 0: as fast as possible")
+    answer_tokens: int = setting(default=128, help="mean length of a chat answer; 0: no end")
     """Chat answers end by themselves after half to one and a half times this many tokens; 0: never."""
 
-    max_num_seqs: int = 256
-    max_num_queued_reqs: int | None = None
-    """As in vLLM, running and waiting requests count together."""
-    scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
-    block_size: int = 32
-    num_gpu_blocks: int = 4096
-    seed: int | None = None
-    """Of everything drawn by chance: unseeded sampling, jitter, a fault's share."""
+    max_num_seqs: int = setting(default=256, help="requests that run at once")
+    max_num_queued_reqs: int | None = setting(default=None, help="running and waiting together; more get a 503")
+    scheduling_policy: Literal["fcfs", "priority"] = setting(default="fcfs", help="order of the waiting ones")
+    block_size: int = setting(default=32, help="tokens of a cache block")
+    num_gpu_blocks: int = setting(default=4096, help="blocks of the prefix cache")
+    seed: int | None = setting(default=None, help="of all that is drawn by chance")
 
-    enable_request_id_headers: bool = True
-    enable_prompt_tokens_details: bool = True
-    enable_per_request_metrics: bool = True
-    enable_server_load_tracking: bool = True
+    enable_request_id_headers: bool = setting(default=True, help="x-request-id on every answer")
+    enable_prompt_tokens_details: bool = setting(default=True, help="cached tokens in usage")
+    enable_per_request_metrics: bool = setting(default=True, help="a metrics object in answers")
+    enable_server_load_tracking: bool = setting(default=True, help="/load counts")
 
-    shutdown_timeout: float = 0.0
-    """What SIGTERM does: 0 hangs open streams for good, more drains them for so many seconds."""
-    keep_alive_s: float = 5.0
-    faults: tuple[Fault, ...] = ()
-    keep_requests: int = 0
-    """How many of the last requests `Sim.received` holds, for tests."""
+    shutdown_timeout: float = setting(
+        default=0.0, help="what SIGTERM does: 0 hangs open streams, more drains them for so many seconds"
+    )
+    keep_alive_s: float = setting(default=5.0, help="idle connections are closed after so many seconds")
+    faults: tuple[Fault, ...] = setting(default=(), help="failures that are armed from the start")
+    keep_requests: int = setting(default=0, help="last requests held for tests")
 
     @property
     def names(self) -> tuple[str, ...]:

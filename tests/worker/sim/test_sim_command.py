@@ -1,6 +1,7 @@
 """The command: what it prints, how it ends."""
 
 import contextlib
+import dataclasses
 import json
 import re
 import signal
@@ -10,10 +11,12 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from tailrace.worker.sim import Adapter, Fault, SimSettings
 from tailrace.worker.sim.command import main, settings_from
+from tailrace.worker.sim.failures import Kind
 
 QUICK = ["--port", "0", "--ttft-ms", "0", "--served-model-name", "tiny"]
 
@@ -160,3 +163,13 @@ def test_help_names_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     for flag in ("--ttft-ms", "--itl-ms", "--prefill-tokens-per-s", "--max-num-seqs", "--fail", "--shutdown-timeout"):
         assert flag in told
+
+
+def test_help_tells_every_fault_and_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        settings_from(["--help"])
+    told = capsys.readouterr().out.split("kinds of faults")[1]
+    for kind in get_args(Kind):
+        assert kind in told
+    for field in dataclasses.fields(Fault):
+        assert field.name == "fail" or f"\n  {field.name} " in told
