@@ -85,15 +85,18 @@ class ClientConnection(Attended):
         self.service.connected(self)
 
     def data_received(self, data: bytes) -> None:
-        self.touched = self.service.clock.now
         if self._lingering:
+            self.touched = self.service.clock.now
             return
         begins = False
         if self._reading is None:
             begins = not self._head_size
             if begins and self._repeat is not None and self._take_repeated(data):
                 return
+            if begins and not data.strip(b"\r\n"):
+                return  # empty lines before a request mean nothing, no sign of life either
             self._head_size += len(data)
+        self.touched = self.service.clock.now
         fault = None
         try:
             self._parser.feed_data(data)
@@ -125,6 +128,7 @@ class ClientConnection(Attended):
         body = repeat.body_of(data)
         if body is None or self._head_chain is not self.service.chain or len(self._queue) >= _PIPELINE:
             return False
+        self.touched = self.service.clock.now
         size = len(body)
         memory = self.service.memory
         if size > self.service.chain.limits.body or memory.used + size > memory.limit:

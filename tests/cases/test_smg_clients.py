@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from fakes import answer, chat_answer, chunked, json_answer, run, sse_head, stream_of
 
 from cases.edge import BODY, CHUNKED, CHUNKS, GET, LENGTH, answers_in, post, refused
-from cases.scene import CHAT, ROLE, STREAM, chat_chunk, scene, until
+from cases.scene import CHAT, PATH, ROLE, STREAM, chat_chunk, scene, until
 
 GOOD = json_answer(chat_answer("hi"))
 
@@ -32,6 +33,32 @@ def test_SMG_09_slow_heads(silent):
             for client in slow:
                 shown = answers_in(await client.read_until_close())
                 assert [answer.status for answer in shown] == ([408] if silent else [])
+
+    run(body())
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_SMG_09_empty_lines_are_no_head_and_no_life(used):
+    # RFC 9112, 2.2: empty lines before a request are ignored.
+    async def body():
+        async with scene(GOOD, more="timeouts: {client_head: 0.3s, idle: 1500ms}") as s:
+            client, dripping = await s.client(), await s.client()
+            if used:
+                assert (await client.post(PATH, CHAT)).status == 200
+                assert (await dripping.post(PATH, CHAT)).status == 200
+            ended = asyncio.get_running_loop().create_task(dripping.read_until_close())
+            for piece in (b"\r\n", b"\n", b"\r"):
+                await client.send(piece)
+                await dripping.send(piece)
+                await asyncio.sleep(0.15)
+            assert (await client.post(PATH, CHAT)).status == 200
+            await client.send(b"\r\n" + post())
+            assert (await client.read_answer()).status == 200
+            with suppress(ConnectionError):
+                while not ended.done():
+                    await dripping.send(b"\r\n")
+                    await asyncio.sleep(0.02)
+            assert await ended == b""
 
     run(body())
 
