@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from tailrace.proxy.address import Address, AddressError
 from tailrace.proxy.config import Above, At, AtLeast, AtMost, NotEmpty, OrAlone, Seconds, Secret, Size, setting
 from tailrace.proxy.entry import PluginEntry
+from tailrace.proxy.hop import SHORTEST
 from tailrace.proxy.limits import Limits, Timeouts
 from tailrace.proxy.listener import Listener, clashes, folder_faults, split_listen
 from tailrace.proxy.pem import authority_faults, pair_faults
@@ -147,7 +148,9 @@ class Relay:
         default=5.0, help="after SIGTERM, connections are still accepted for this long", why="balancers learn late"
     )
     drain: Seconds = setting(default=600.0, help="after that, running streams may take this long", why="long answers")
-    hop_key: Secret | None = setting(default=None, help="shared by gateways and sidecars; sidecars require it")
+    hop_key: Secret | None = setting(
+        default=None, help="shared by gateways and sidecars, which require it off loopback; 16 characters or more"
+    )
     compression: Compression = setting(default_factory=Compression, help="compressed answers")
     forward_headers: tuple[str, ...] = setting(
         default=(), help="credential headers of clients that workers get", why="credentials stay here"
@@ -162,6 +165,14 @@ class Relay:
                 yield At(text, "listen", number, "address")
             if any(clashes(listener.address, other.address) for other in self.listen[:number]):
                 yield At(f"'{listener.address}' is taken by a listener above", "listen", number, "address")
+
+    def check_length_of_hop_key(self) -> Iterable[At]:
+        """A key that cannot be guessed."""
+        if self.hop_key is not None and len(self.hop_key.reveal()) < SHORTEST:
+            yield At(
+                f"give at least {SHORTEST} characters: whoever reads one request on its way could guess a shorter key",
+                "hop_key",
+            )
 
     def check_conditions(self) -> Iterable[At]:
         """Routes that no call can have."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from tailrace.proxy.config import Above, At, AtLeast, Seconds, setting
-from tailrace.proxy.hop import SHORTEST
 from tailrace.proxy.listener import split_listen
 from tailrace.proxy.routes import INFERENCE
 from tailrace.proxy.settings import Relay
@@ -52,8 +51,6 @@ class Worker(Relay):
                 if not _is_local(listener.address):
                     text = f"'{listener.address}' can be reached by others: give the `hop_key` that its gateways hold"
                     yield At(text, "listen", number, "address")
-        elif len(self.hop_key.reveal()) < SHORTEST:
-            yield At(f"give at least {SHORTEST} characters", "hop_key")
 
     def check_paths(self) -> Iterable[At]:
         """Paths that are not served, or not from here."""

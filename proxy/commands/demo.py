@@ -53,7 +53,12 @@ def describe(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.add_argument("--port", type=int, default=8080, help="of the gateway; 0: any (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="how many engines (default: %(default)s)")
-    parser.add_argument("--log-level", choices=logs.CHOICES, default="warning", help="least level shown on stderr")
+    parser.add_argument(
+        "--log-level",
+        choices=logs.CHOICES,
+        default="warning",
+        help="least level shown on stderr (default: %(default)s)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:

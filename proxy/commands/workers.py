@@ -69,6 +69,8 @@ class Admin:
             self._connection.close()
         if answer.status != 200:
             told = decoded.get("error") if isinstance(decoded, dict) else None
+            if answer.getheader("x-request-id") is not None:
+                raise Fatal(f"{self._url} is the port of clients; give the address that stands under `admin`")
             raise Fatal(told["message"] if isinstance(told, dict) else f"{self._url} answered {answer.status}")
         return decoded
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias, final
 
 from tailrace.proxy.config.flaws import Flaws
 from tailrace.proxy.config.node import Node
-from tailrace.proxy.config.shape import INTERPOLATED, Definitions, Json, Shape
+from tailrace.proxy.config.shape import BAD, INTERPOLATED, Definitions, Json, Shape
 
 _MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _ONE_DURATION: Final = r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:ms|s|m|h|d)"
@@ -23,6 +23,7 @@ _BYTES: Final = (
 )
 _SIZE: Final = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) ?((?:[kmgtKMGT][iI]?)?[bB])")
 _LARGEST: Final = 2**63 - 1
+_NEGATIVE: Final = re.compile(r"-[0-9.]")
 
 
 class Unit(Shape):
@@ -30,6 +31,9 @@ class Unit(Shape):
 
     def decode(self, node: Node, flaws: Flaws) -> Any:
         number = self._number(node)
+        if number is None and node.kind == "scalar" and not node.broken and _NEGATIVE.match(node.text):
+            flaws.add(node, f"must not be negative, got {node.describe()}")
+            return BAD
         return self.wrong(node, flaws) if number is None else number
 
     def fits(self, node: Node) -> bool:

@@ -26,6 +26,9 @@ Value = tuple[str, Mapping[str, str], float]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 _LIMIT = 64
+_TOLD = {
+    "dropped_total": "What the plugin {plugin} had no room for or could not write, and has lost, such as log lines."
+}
 
 
 class PluginValues:
@@ -70,7 +73,8 @@ class PluginValues:
             return
         kind = Kind.COUNTER if name.endswith("_total") else Kind.GAUGE
         keys = tuple(sorted(labels))
-        family = Family(full, kind, f"{name} of the plugin {source.plugin}.", keys, limit=_LIMIT)
+        told = _TOLD.get(name, "{name} of the plugin {plugin}.").format(name=name, plugin=source.plugin)
+        family = Family(full, kind, told, keys, limit=_LIMIT)
         slot = self._register.series(family, tuple(str(labels[key]) for key in keys))
         if kind is Kind.COUNTER:
             seen = (name, *(str(labels[key]) for key in keys))

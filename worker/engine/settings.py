@@ -74,7 +74,11 @@ class StartSettings:
         help="between SIGTERM and SIGKILL; never less than the engine's own shutdown-timeout and five seconds",
         why="the sidecar has drained before; a vLLM with a stream still open does not end at all",
     )
-    back_off: Pause = setting(default=1.0, help="pause before the first restart; doubles from failure to failure")
+    back_off: Pause = setting(
+        default=1.0,
+        help="pause before the first restart; doubles from failure to failure, and is drawn between half of that and all "
+        "of it, so that replicas do not return together",
+    )
     back_off_limit: Pause = setting(default=60.0, help="longest pause before a restart")
     long_run: Seconds = setting(
         default=300.0, help="a run that was ready for this long forgives the failures before it"

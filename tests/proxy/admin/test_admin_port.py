@@ -151,7 +151,9 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
     return lambda: capsys.readouterr().out
 
 
-def test_workers_command_lists_and_drains(tmp_path: Path, printed: Callable[[], str]) -> None:
+def test_workers_command_lists_and_drains(
+    tmp_path: Path, printed: Callable[[], str], capsys: pytest.CaptureFixture[str]
+) -> None:
     async def body() -> None:
         async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
             yaml = yaml_for(upstream, more=QUICK + "admin: {address: 127.0.0.1:0, token: let-me-in}\n")
@@ -169,6 +171,11 @@ def test_workers_command_lists_and_drains(tmp_path: Path, printed: Callable[[], 
                 assert await command("workers", "undrain", upstream.url, *admin) == 0
                 assert await command("workers", "list", "--admin", url) == 1
                 assert await command("workers", "drain", "http://127.0.0.1:9", *admin) == 1
+                capsys.readouterr()
+                assert await command("workers", "list", "--admin", it.url) == 1
+                assert capsys.readouterr().err == (
+                    f"tailrace: {it.url} is the port of clients; give the address that stands under `admin`\n"
+                )
 
     run(body())
 

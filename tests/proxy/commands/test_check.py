@@ -90,6 +90,10 @@ def test_whole_file_is_shown_without_secrets_and_means_the_same(
         ("role: [gateway]\nlisten: 127.0.0.1:1\nmodels: {m: {workers: [http://a:1]}}\n", "1: role: "),
         ("listen: 127.0.0.1:1\nmodels: {m: {workers: ['http://a:1']}}\nplugins: [rute]\n", "did you mean 'route'?"),
         ("listen: nowhere\nmodels: {m: {workers: ['http://a:1']}}\n", "1: listen: 'nowhere'"),
+        (
+            "listen: 127.0.0.1:1\nmodels: {m: {workers: ['http://a:1']}}\nhop_key: x\n",
+            "3: hop_key: give at least 16 characters: whoever reads one request on its way could guess a shorter key",
+        ),
         ("a: ${NOT_SET_ANYWHERE}\n", "`NOT_SET_ANYWHERE` is not set"),
     ],
 )

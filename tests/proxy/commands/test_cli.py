@@ -34,6 +34,12 @@ def test_every_command_has_help_of_its_own(capsys: pytest.CaptureFixture[str], c
     assert f"usage: tailrace {command}" in capsys.readouterr().out
 
 
+def test_help_of_the_demo_tells_its_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["demo", "--help"])
+    assert "(default: warning)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("arguments", [[], ["serv"], ["serve"], ["workers"], ["demo", "--workers", "x"]])
 def test_wrong_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

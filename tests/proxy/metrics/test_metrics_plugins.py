@@ -40,7 +40,12 @@ def test_the_access_log_shows_what_it_dropped():
         async with gateway(yaml_for("http://127.0.0.1:1", plugins="[access_log]")) as process:
             return Scrape(process)
 
-    assert run(body()).value("access_log_dropped_total") == 0
+    scrape = run(body())
+    assert scrape.value("access_log_dropped_total") == 0
+    told = next(line for line in scrape.text.splitlines() if line.startswith("# HELP tailrace_access_log_dropped"))
+    assert told.endswith(
+        "What the plugin access_log had no room for or could not write, and has lost, such as log lines."
+    )
 
 
 def test_counters_and_gauges_with_labels():
