@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tailrace.proxy import framing
 from tailrace.proxy.answering import Answering
+from tailrace.proxy.body import invalid
 from tailrace.proxy.errors import answer as error_answer
 from tailrace.proxy.fault import Fault, Reject
 
@@ -32,6 +33,8 @@ class Attended(Answering):
         "_lingering_since",
         "_queue",
         "_reading",
+        "_seen",
+        "_spoken",
         "_unsent",
         "_url",
         "touched",
@@ -41,6 +44,8 @@ class Attended(Answering):
         super().__init__(service)
         self.touched = service.clock.now
         self._url = b""
+        self._seen: list[bytes] = []
+        self._spoken = 0
         self._head_size = 0
         self._head_since = 0.0
         self._body_since = 0.0
@@ -49,6 +54,16 @@ class Attended(Answering):
         self._unsent = 0
         self._lingering = False
         self._lingering_since = 0.0
+
+    def _check_protocol(self) -> None:
+        """Refuse a request whose target is followed by another protocol than HTTP: the parser takes two more for it.
+
+        `_seen` are the reads that the head came in, `_spoken` is how far those before it reach there.
+        """
+        seen = self._seen[0] if len(self._seen) == 1 else b"".join(self._seen)
+        self._spoken = seen.find(self._url + b" HTTP/", self._spoken) + 1
+        if not self._spoken:
+            raise invalid("Only HTTP is spoken here.")
 
     def _refuse(self, fault: Fault) -> None:
         """Answer what never became a call, or one whose body turned out to be wrong."""

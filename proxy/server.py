@@ -97,6 +97,10 @@ class ClientConnection(Attended):
                 return  # empty lines before a request mean nothing, no sign of life either
             self._head_size += len(data)
         self.touched = self.service.clock.now
+        if begins or self._reading is not None:
+            self._seen.clear()
+            self._spoken = 0
+        self._seen.append(data)
         fault = None
         try:
             self._parser.feed_data(data)
@@ -113,6 +117,8 @@ class ClientConnection(Attended):
         if self._repeats:
             self._repeats = False
             self._repeat = Repeat.of(data) if begins else None
+        if self._reading is not None or not self._head_size:
+            self._seen.clear()
         if self._queue and self.call is None:
             self._advance()
         if fault is not None:
@@ -208,6 +214,7 @@ class ClientConnection(Attended):
             raise Reject(429, "too_many_pipelined", "Too many requests wait on this connection.")
         if len(self._url) > limits.target:
             raise Reject(414, "target_too_long", "The request target is too long.")
+        self._check_protocol()
         chain = self.service.chain
         parser = self._parser
         head = self._head

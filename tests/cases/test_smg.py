@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 
@@ -150,6 +151,49 @@ def test_SMG_03_line_and_header_syntax(data):
     async def body():
         async with scene(GOOD) as s:
             await refused(s, data)
+
+    run(body())
+
+
+@pytest.mark.parametrize("protocol", [b"RTSP/1.0", b"RTSP/1.1", b"ICE/1.0", b" HTTP/1.1"])
+def test_SMG_03_only_http(protocol):
+    async def body():
+        async with scene(GOOD) as s:
+            method = b"SOURCE" if protocol == b"ICE/1.0" else b"POST"
+            line = b"%b %b %b\r\n" % (method, PATH.encode(), protocol)
+            data = line + post().partition(b"\r\n")[2]
+            await refused(s, data)
+            for before, count in ((post(), 1), (post() + post(), 2), (post(CHUNKED, CHUNKS), 1)):
+                seen = len(s.upstream.requests)
+                shown = await until_closed(s, before + data)
+                assert [answer.status for answer in shown] in ([200], [200] * count, [200] * count + [400])
+                assert len(s.upstream.requests) <= seen + count
+            client = await s.client()
+            for at in range(len(line) + 3):
+                await client.send(data[at : at + 1])
+                await asyncio.sleep(0)
+            await client.send(data[at + 1 :])
+            assert (await client.read_answer()).status == 400
+            again = await s.client()
+            for status in (200, 200, 200, 400):
+                await again.send(post() if status == 200 else data)
+                assert (await again.read_answer()).status == status
+
+    run(body())
+
+
+def test_SMG_03_http_in_small_pieces_is_http():
+    async def body():
+        async with scene(GOOD) as s:
+            client = await s.client()
+            for size in (1, 7, 60, 150):
+                data = post() * 3
+                for at in range(0, len(data), size):
+                    await client.send(data[at : at + size])
+                    await asyncio.sleep(0)
+                assert [(await client.read_answer()).status for _ in "123"] == [200] * 3
+            (connection,) = s.process.service.connections
+            assert connection._seen == []
 
     run(body())
 
