@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy.fault import Reject, Whose
 from tailrace.proxy.head import Reply
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.pipeline import Admission
 
-log = logging.getLogger("tailrace")
+log: Final = logging.getLogger("tailrace")
 
 
 async def admit(call: Call) -> Reply | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy import compress, framing
 from tailrace.proxy.head import Head
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from tailrace.proxy.service import Service
     from tailrace.proxy.stream_relay import StreamRelay
 
-_RESET = struct.pack("ii", 1, 0)
+_RESET: Final = struct.pack("ii", 1, 0)
 
 
-class Answering(asyncio.Protocol):
+class Answering:
     """Writes one answer at a time, that of `call`; the reading side is ClientConnection."""
 
     __slots__ = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from tailrace.proxy.fault import HOP_KEY_REFUSED, Fault, Whose, bad_answer
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.sse import Event
 
-_RESPONSE_ID = re.compile(rb'"id":\s*"(resp_[A-Za-z0-9_-]{1,128})"')
+_RESPONSE_ID: Final = re.compile(rb'"id":\s*"(resp_[A-Za-z0-9_-]{1,128})"')
 # A list of texts or of lists of tokens; a list of tokens is one prompt.
-_SEVERAL_PROMPTS = re.compile(rb'\[\s*[\["]')
-_PASSED_WITH_ERRORS = (b"retry-after", b"x-should-retry")
+_SEVERAL_PROMPTS: Final = re.compile(rb'\[\s*[\["]')
+_PASSED_WITH_ERRORS: Final = (b"retry-after", b"x-should-retry")
 
 
 def request(call: Call, attempt: Attempt) -> tuple[bytes, bytes]:

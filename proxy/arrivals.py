@@ -20,7 +20,6 @@ from tailrace.proxy.proxy_protocol import MAX_V2, BadHeader, Origin, Reading
 from tailrace.proxy.share import PATIENCE, PAUSE, Share
 
 if TYPE_CHECKING:
-    from tailrace.proxy.server import ClientConnection
     from tailrace.proxy.service import Service
 
 log = logging.getLogger("tailrace")
@@ -40,7 +39,7 @@ class Arrivals:
         self,
         service: Service,
         sock: socket.socket,
-        connection: Callable[[Origin | None], ClientConnection],
+        connection: Callable[[Origin | None], asyncio.Protocol],
         context: Callable[[], ssl.SSLContext | None],
         *,
         proxied: bool,

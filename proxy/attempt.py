@@ -7,9 +7,9 @@ commit is the first content of a stream, a whole unary body, or a held-back part
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy import answers
 from tailrace.proxy.dialects import Sign
@@ -17,6 +17,7 @@ from tailrace.proxy.fault import INTERNAL, Fault, bad_answer, false_end, timed_o
 from tailrace.proxy.outcome import AttemptEnd
 from tailrace.proxy.owed import SILENCE, Owed
 from tailrace.proxy.plugin import Verdict
+from tailrace.proxy.sink import Sink
 from tailrace.proxy.sse import Event, Splitter
 from tailrace.proxy.standing import UNSENT
 from tailrace.proxy.wire import EVENTS, ParsedHead, unframe
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
     from tailrace.proxy.race import Race
     from tailrace.proxy.upstream import UpstreamConnection
 
-log = logging.getLogger("tailrace")
-HOLD_STREAM = 64 * 1024
-HOLD_ERROR = 64 * 1024
+log: Final = logging.getLogger("tailrace")
+HOLD_STREAM: Final = 64 * 1024
+HOLD_ERROR: Final = 64 * 1024
 
 
-class Attempt:
+class Attempt(Sink):
     """The sink of one exchange until the relay takes over; ends exactly once."""
 
     # Class attributes are the defaults: most attempts set few of them, and setting them all is what costs.
@@ -61,7 +62,7 @@ class Attempt:
         self.number = number
         self.why = why
         self.held: list[bytes] = []
-        self.started_ns = time.monotonic_ns()
+        self.started_ns = monotonic_ns()
         self.sent_ns = 0
         self._hold = 0
         self._prompt_bytes = 0
@@ -91,7 +92,7 @@ class Attempt:
         head, body = answers.request(call, self)
         self._prompt_bytes = len(body)
         self._sent_at = connection.clock.now
-        self.sent_ns = time.monotonic_ns()
+        self.sent_ns = monotonic_ns()
         if call.body is None:
             connection.manner = answers.manner(call)
         pipeline = call.chain.pipeline
@@ -216,7 +217,7 @@ class Attempt:
         return self._owed is not None and self._owed.finished
 
     def _commit(self) -> None:
-        self.first_content_ns = time.monotonic_ns()
+        self.first_content_ns = monotonic_ns()
         self.race.committed(self)
 
     def on_end(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy import framing
 from tailrace.proxy.answering import Answering
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tailrace.proxy.limits import Timeouts
     from tailrace.proxy.service import Service
 
-_LINGER = 2.0
+_LINGER: Final = 2.0
 """How long a client may say nothing before a refused connection is closed,"""
-_LINGER_AT_MOST = 30.0
+_LINGER_AT_MOST: Final = 30.0
 """and how long what it says is thrown away."""
 
 

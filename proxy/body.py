@@ -9,38 +9,22 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import orjson
+from tailrace.proxy.crowd import LARGE, crowded
 from tailrace.proxy.depth import too_deep
 from tailrace.proxy.fault import Reject
 
-_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
-_NEXT = re.compile(rb"[ \t\r\n]*([,}])")
-_OPEN = re.compile(rb"[ \t\r\n]*\{")
+_decode: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_KEY: Final = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
+_NEXT: Final = re.compile(rb"[ \t\r\n]*([,}])")
+_OPEN: Final = re.compile(rb"[ \t\r\n]*\{")
 
 
-MAX_FIELDS = 1000
-_LARGE = 256 * 1024
-_MANY_QUOTES = 100_000
+MAX_FIELDS: Final = 1000
 
-
-class _Usual(msgspec.Struct):
-    """The fields in which a large body has its bulk."""
-
-    messages: msgspec.Raw = msgspec.Raw()
-    input: msgspec.Raw = msgspec.Raw()
-    prompt: msgspec.Raw = msgspec.Raw()
-    tools: msgspec.Raw = msgspec.Raw()
-    documents: msgspec.Raw = msgspec.Raw()
-    texts: msgspec.Raw = msgspec.Raw()
-    system: msgspec.Raw = msgspec.Raw()
-    logit_bias: msgspec.Raw = msgspec.Raw()
-
-
-_decode_usual = msgspec.json.Decoder(_Usual).decode
 
 Snapshot = tuple[dict[str, msgspec.Raw], dict[str, bytes | None] | None]
 
@@ -58,8 +42,8 @@ class JsonBody:
     def __init__(self, raw: bytes, max_depth: int) -> None:
         self.raw = raw
         self._edits: dict[str, bytes | None] | None = None
-        if len(raw) > _LARGE:
-            _refuse_crowds(raw)
+        if len(raw) > LARGE and crowded(raw):
+            raise _too_many()
         try:
             self.fields: dict[str, msgspec.Raw] = _decode(raw)
         except msgspec.ValidationError:
@@ -79,7 +63,9 @@ class JsonBody:
             raise _too_many()
         if not raw.isascii():
             _refuse_other_encodings(raw)
-        size = 4 * len(fields) + 1 + sum(map(len, fields)) + sum([len(memoryview(value)) for value in fields.values()])
+        size = 4 * len(fields) + 1
+        for name, value in fields.items():
+            size += len(name) + len(memoryview(value))
         if size != len(raw):
             self._refuse_duplicates()
 
@@ -175,20 +161,6 @@ class JsonBody:
             at = following.end()
 
 
-def _refuse_crowds(raw: bytes) -> None:
-    """Refuse a large body of countless top-level fields before a dictionary of them is built, which takes seconds."""
-    try:
-        usual = _decode_usual(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return  # what is wrong is said by whoever decodes it for good
-    bulk = [memoryview(getattr(usual, name)) for name in usual.__struct_fields__]
-    if len(raw) - sum(map(len, bulk)) <= _LARGE:
-        return
-    quotes = raw.count(b'"') - raw.count(b'\\"')
-    if quotes - sum([bytes(part).count(b'"') for part in bulk]) > _MANY_QUOTES:
-        raise _too_many()
-
-
 def _too_many() -> Reject:
     return invalid(f"The request body has more than {MAX_FIELDS} fields.")
 
@@ -196,8 +168,8 @@ def _too_many() -> Reject:
 def _refuse_other_encodings(raw: bytes) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        for at in range(0, len(raw), _LARGE):
-            decoder.decode(raw[at : at + _LARGE])
+        for at in range(0, len(raw), LARGE):
+            decoder.decode(raw[at : at + LARGE])
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         raise invalid("The request body is not valid UTF-8.") from None

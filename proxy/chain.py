@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from tailrace.proxy.births import Births
 from tailrace.proxy.fleet import ModelEntry, Models, Worker
@@ -12,7 +13,7 @@ from tailrace.proxy.pipeline import Pipeline
 from tailrace.proxy.routes import RouteTable
 from tailrace.proxy.settings import Compression
 
-HOLD_UNARY = 1 << 20
+HOLD_UNARY: Final = 1 << 20
 
 
 class Running:

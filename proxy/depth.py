@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from itertools import accumulate
+from typing import Final
 
-_NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
-_ONE_KIND = bytes.maketrans(b"{}", b"[]")
-_STRING = re.compile(rb'"[^"]*"')
-_STEP = {ord("["): 1, ord("]"): -1}
-_PASSES = 8
-_SMALL = 8192
+_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'"[]{}'))
+_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+_STRING: Final = re.compile(rb'"[^"]*"')
+_STEP: Final = {ord("["): 1, ord("]"): -1}
+_PASSES: Final = 8
+_SMALL: Final = 8192
 
 
 def too_deep(raw: bytes, limit: int) -> bool:

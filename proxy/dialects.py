@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from tailrace.proxy.sse import Event
 
@@ -121,18 +121,18 @@ def judge_responses(event: Event) -> Sign:
     return Sign.NOTHING
 
 
-_CHAT_NEEDLES = (b'_reason":"', b'_reason": "', b'"error"', b"[DONE]")
+_CHAT_NEEDLES: Final = (b'_reason":"', b'_reason": "', b'"error"', b"[DONE]")
 
-CHAT = Dialect("chat", judge_chat, _CHAT_NEEDLES)
-COMPLETIONS = Dialect("completions", judge_chat, _CHAT_NEEDLES)
-MESSAGES = Dialect(
+CHAT: Final = Dialect("chat", judge_chat, _CHAT_NEEDLES)
+COMPLETIONS: Final = Dialect("completions", judge_chat, _CHAT_NEEDLES)
+MESSAGES: Final = Dialect(
     "messages",
     judge_messages,
     (b'"message_stop"', b'"message_delta"', b'"error"', b'"error"'),
     anthropic=True,
     heartbeat=b'event: ping\ndata: {"type": "ping"}\n\n',
 )
-RESPONSES = Dialect(
+RESPONSES: Final = Dialect(
     "responses",
     judge_responses,
     (b'"response.completed"', b'"response.incomplete"', b'"error"', b'"response.failed"'),

@@ -9,7 +9,7 @@ import logging
 import socket
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tailrace.proxy.arrivals import Arrivals
 from tailrace.proxy.listener import Listener, split_listen
@@ -59,8 +59,8 @@ class Door:
         else:
             self._server = await loop.create_server(self._connection, sock=self._socket, backlog=BACKLOG)
 
-    def _connection(self, origin: Origin | None = None) -> ClientConnection:
-        return ClientConnection(self._service, self, origin)
+    def _connection(self, origin: Origin | None = None) -> asyncio.Protocol:
+        return cast("asyncio.Protocol", ClientConnection(self._service, self, origin))
 
     def _context(self) -> ssl.SSLContext | None:
         return self._tls.context if self._tls is not None else None

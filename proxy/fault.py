@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 
 class Whose(StrEnum):
@@ -78,7 +79,7 @@ class Failed(Exception):  # noqa: N818 - carries a Fault, as Reject does
         self.fault = fault
 
 
-INTERNAL = Fault(
+INTERNAL: Final = Fault(
     kind="internal",
     whose=Whose.GATEWAY,
     status=500,
@@ -92,7 +93,7 @@ def fault_of(error: Exception) -> Fault:
     return error.fault if isinstance(error, Reject | Failed) else INTERNAL
 
 
-HOP_KEY_REFUSED = "Its workers do not accept the gateway's hop key: `hop_key` must be the same in both files."
+HOP_KEY_REFUSED: Final = "Its workers do not accept the gateway's hop key: `hop_key` must be the same in both files."
 """What clients are told; the key itself is in no message."""
 
 

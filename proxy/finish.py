@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-import time
-from typing import TYPE_CHECKING
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy.outcome import AttemptEnd, Ending, Outcome
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
 
-log = logging.getLogger("tailrace")
+log: Final = logging.getLogger("tailrace")
 # A client that leaves says nothing about the worker.
-_ENDS = {Ending.COMPLETED: AttemptEnd.WON, Ending.CLIENT_GONE: AttemptEnd.CANCELLED}
+_ENDS: Final = {Ending.COMPLETED: AttemptEnd.WON, Ending.CLIENT_GONE: AttemptEnd.CANCELLED}
 
 
 def finish(call: Call, outcome: Outcome) -> None:
@@ -21,7 +21,7 @@ def finish(call: Call, outcome: Outcome) -> None:
     call.outcome = outcome
     outcome.usage = call.usage
     outcome.delivered_bytes += call.client.sent
-    outcome.finished_ns = time.monotonic_ns()
+    outcome.finished_ns = monotonic_ns()
     if call.taps is not None:
         call.taps.close(outcome)
     race = call.race

@@ -9,13 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import orjson
 from tailrace.proxy.address import Address
 from tailrace.proxy.pool import ConnectionPool
 from tailrace.proxy.standing import Standing
 
-MAX_CANDIDATES = 8
+MAX_CANDIDATES: Final = 8
 
 
 class Worker:

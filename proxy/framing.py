@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Final
 
 from tailrace.proxy.head import Head
 from tailrace.proxy.headers import HOP_BY_HOP
 
-_STATUS = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
+_STATUS: Final = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
 
-_OURS = HOP_BY_HOP | {b"content-length", b"x-request-id"}
+_OURS: Final = HOP_BY_HOP | {b"content-length", b"x-request-id"}
+# Answers say the same lines nearly every time; the memory of them is bounded.
+_REMEMBERED: Final = 1024
+_LONG: Final = 512
+_lines: Final[dict[tuple[bytes, bytes], bytes]] = {}
 
 
 def keep_ours(head: Head) -> None:
@@ -25,11 +30,23 @@ def head_lines(head: Head, request_id: str) -> bytes:
 
     A value with a line break in it (a plugin's mistake, or an attack through one) loses everything from there on.
     """
-    status = _STATUS.get(head.status) or b"HTTP/1.1 %d \r\n" % head.status
-    lines = b"".join([b"%b: %b\r\n" % pair for pair in head.headers])
-    if lines.count(b"\n") != len(head.headers) or lines.count(b"\r") != len(head.headers):
-        lines = b"".join([b"%b: %b\r\n" % (_one_line(name), _one_line(value)) for name, value in head.headers])
-    return b"%b%bx-request-id: %b\r\n" % (status, lines, request_id.encode())
+    lines = [_STATUS.get(head.status) or b"HTTP/1.1 %d \r\n" % head.status]
+    for pair in head.headers:
+        line = _lines.get(pair)
+        lines.append(_line_of(pair) if line is None else line)
+    lines.append(b"x-request-id: %b\r\n" % request_id.encode())
+    return b"".join(lines)
+
+
+def _line_of(pair: tuple[bytes, bytes]) -> bytes:
+    """A header line that was not written before."""
+    name, value = pair
+    line = b"%b: %b\r\n" % (_one_line(name), _one_line(value))
+    if len(line) <= _LONG:
+        if len(_lines) >= _REMEMBERED:
+            _lines.clear()
+        _lines[pair] = line
+    return line
 
 
 def _one_line(text: bytes) -> bytes:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Final
 
-HOP_BY_HOP = frozenset(
+HOP_BY_HOP: Final = frozenset(
     {
         b"connection",
         b"keep-alive",
@@ -21,7 +22,7 @@ HOP_BY_HOP = frozenset(
         b"http2-settings",
     }
 )
-CREDENTIALS = frozenset(
+CREDENTIALS: Final = frozenset(
     {
         b"authorization",
         b"proxy-authorization",
@@ -37,7 +38,7 @@ CREDENTIALS = frozenset(
     }
 )
 # A name with one of these words in it carries a secret, whatever else it says,
-_SECRET_WORDS = frozenset(
+_SECRET_WORDS: Final = frozenset(
     {
         b"accesstoken",
         b"apikey",
@@ -53,12 +54,12 @@ _SECRET_WORDS = frozenset(
     }
 )
 # and so does one that ends in one of these, or that speaks of a key of one of those.
-_SECRET_ENDS = frozenset({b"auth", b"secret", b"token"})
-_KEY_OF = frozenset({b"access", b"api", b"auth", b"secret", b"subscription"})
-_WORDS = re.compile(rb"[-_.]")
+_SECRET_ENDS: Final = frozenset({b"auth", b"secret", b"token"})
+_KEY_OF: Final = frozenset({b"access", b"api", b"auth", b"secret", b"subscription"})
+_WORDS: Final = re.compile(rb"[-_.]")
 
 # Replaced by the gateway's own, or about the connection that ends here.
-_OWN = frozenset(
+_OWN: Final = frozenset(
     {
         b"accept-encoding",
         b"content-encoding",
@@ -73,9 +74,9 @@ _OWN = frozenset(
         b"x-cluster-client-ip",
     }
 )
-OWN_PREFIX = b"x-tailrace-"
-_REQUEST_PREFIXES = (OWN_PREFIX, b"x-forwarded-")
-_ANSWER_DROPPED = frozenset(
+OWN_PREFIX: Final = b"x-tailrace-"
+_REQUEST_PREFIXES: Final = (OWN_PREFIX, b"x-forwarded-")
+_ANSWER_DROPPED: Final = frozenset(
     {
         b"server",
         b"set-cookie",
@@ -94,28 +95,28 @@ _ANSWER_DROPPED = frozenset(
         b"proxy-authenticate",
     }
 )
-_ANSWER_PREFIXES = (OWN_PREFIX, b"access-control-")
-LOAD_HEADER = b"x-tailrace-load"
-_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
-_REMEMBERED = 2048
-_LONG = 64
+_ANSWER_PREFIXES: Final = (OWN_PREFIX, b"access-control-")
+LOAD_HEADER: Final = b"x-tailrace-load"
+_TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
+_REMEMBERED: Final = 2048
+_LONG: Final = 64
 
 
 # What becomes of a header; everything but PASS needs a closer look. Plain integers: an Enum member costs a dictionary
 # search through its metaclass on every comparison.
-PASS = 0
-DROP = 1
-CREDENTIAL = 2
-HOST = 3
-LENGTH = 4
-EXPECT = 5
-CONNECTION = 6
-CODING = 7
-REQUEST_ID = 8
-BAD = 9
-LOAD = 10
+PASS: Final = 0
+DROP: Final = 1
+CREDENTIAL: Final = 2
+HOST: Final = 3
+LENGTH: Final = 4
+EXPECT: Final = 5
+CONNECTION: Final = 6
+CODING: Final = 7
+REQUEST_ID: Final = 8
+BAD: Final = 9
+LOAD: Final = 10
 
-_NAMED = {
+_NAMED: Final = {
     b"host": HOST,
     b"content-length": LENGTH,
     b"expect": EXPECT,
@@ -124,7 +125,7 @@ _NAMED = {
     b"x-request-id": REQUEST_ID,
 }
 
-request_rules: dict[bytes, int] = {}
+request_rules: Final[dict[bytes, int]] = {}
 
 
 def request_rule(name: bytes) -> int:

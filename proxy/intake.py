@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
 from tailrace.proxy import coding
@@ -18,8 +18,8 @@ from tailrace.proxy.routes import Shape
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
 
-_PLAIN_PATH = re.compile(r"/[A-Za-z0-9_\-.~/:@!$&'()*+,;=]*\Z")
-_METHODS = frozenset({"GET", "POST", "OPTIONS", "HEAD", "PUT", "DELETE", "PATCH"})
+_PLAIN_PATH: Final = re.compile(r"/[A-Za-z0-9_\-.~/:@!$&'()*+,;=]*\Z")
+_METHODS: Final = frozenset({"GET", "POST", "OPTIONS", "HEAD", "PUT", "DELETE", "PATCH"})
 
 
 def read_head(method: str, url: bytes, headers: HeaderList, version: str, keep: frozenset[bytes]) -> RequestHead:
@@ -64,9 +64,9 @@ def read_head(method: str, url: bytes, headers: HeaderList, version: str, keep: 
     return head
 
 
-_ONCE = (b"content-type", b"content-encoding")
-_OFFER = frozenset({b"upgrade", b"connection", b"http2-settings"})
-_OF_OFFER = _OFFER | {b"keep-alive", b"close"}
+_ONCE: Final = (b"content-type", b"content-encoding")
+_OFFER: Final = frozenset({b"upgrade", b"connection", b"http2-settings"})
+_OF_OFFER: Final = _OFFER | {b"keep-alive", b"close"}
 
 
 def without_offer(head: RequestHead, url: bytes, length: bytes, *, close: bool) -> bytes:
@@ -195,7 +195,7 @@ def choose_model(call: Call, model: str | None) -> None:
     call.entry = entry
 
 
-_PLAIN_JSON = frozenset({b"application/json", b"application/json; charset=utf-8", None})
+_PLAIN_JSON: Final = frozenset({b"application/json", b"application/json; charset=utf-8", None})
 
 
 def check_json_type(kind: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.proxy.plugin import AnyPlugin, Needs, Plugin, Tap, Target, Verdict
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from tailrace.proxy.outcome import AttemptEnd, Outcome
     from tailrace.proxy.sse import Event
 
-_PHASES = tuple(
+_PHASES: Final = tuple(
     name
     for name, member in vars(Plugin).items()
     if inspect.isfunction(member) and not name.startswith("_") and name != "running"
 )
-_LOOKS_LIKE_PHASE = ("on_", "score_", "next_")
+_LOOKS_LIKE_PHASE: Final = ("on_", "score_", "next_")
 
 
 class ChainError(Exception):

@@ -13,7 +13,7 @@ import contextvars
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
 from tailrace.proxy.fault import Fault, connect_failed
 from tailrace.proxy.upstream import UpstreamConnection
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.address import Address
     from tailrace.proxy.sweep import Sweep
 
-_BUSY = 30.0
+_BUSY: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,9 @@ class ConnectionPool:
     async def _open(self) -> UpstreamConnection:
         connection = UpstreamConnection(self, self.sweep.clock)
         try:
-            await self.address.open(self._loop, lambda: connection, self._tls() if self._tls else None)
+            await self.address.open(
+                self._loop, lambda: cast("asyncio.Protocol", connection), self._tls() if self._tls else None
+            )
         except BaseException:
             # Cancelled in the moment of success: uvloop closes the transport without a word to its protocol.
             connection.connection_lost(None)

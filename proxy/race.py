@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy.attempt import Attempt
 from tailrace.proxy.fault import INTERNAL, Failed, Fault, Reject, Whose, no_worker
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.fleet import Worker
 
-log = logging.getLogger("tailrace")
-MAX_TRIES = 3
+log: Final = logging.getLogger("tailrace")
+MAX_TRIES: Final = 3
 
 
 class Race(Signal[Attempt]):

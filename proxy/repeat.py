@@ -7,10 +7,11 @@ parser has accepted means what that head meant; the length is the one thing read
 from __future__ import annotations
 
 import re
+from typing import Final
 
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})(?=[ \t]*\r\n)", re.IGNORECASE)
-_MOST_DIGITS = 15
-_LONGEST = 4096
+_LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})(?=[ \t]*\r\n)", re.IGNORECASE)
+_MOST_DIGITS: Final = 15
+_LONGEST: Final = 4096
 """Every connection remembers one head."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy import dialects
 from tailrace.proxy.dialects import Dialect
@@ -54,9 +54,9 @@ def _post(path: str, name: str, dialect: Dialect | None = None, **rest: object) 
     return Route(path, name, dialect=dialect, **rest)  # type: ignore[arg-type]
 
 
-_AUDIO: dict[str, object] = {"expects": b'"text"', "text_answers": True}
+_AUDIO: Final[dict[str, object]] = {"expects": b'"text"', "text_answers": True}
 
-INFERENCE: tuple[Route, ...] = (
+INFERENCE: Final[tuple[Route, ...]] = (
     _post("/v1/chat/completions", "chat", dialects.CHAT, expects=b'"choices"'),
     _post("/v1/completions", "completions", dialects.COMPLETIONS, expects=b'"choices"'),
     _post("/v1/responses", "responses", dialects.RESPONSES, expects=b'"output"', births=True),
@@ -75,7 +75,7 @@ INFERENCE: tuple[Route, ...] = (
     _post("/v1/audio/translations", "translations", dialects.CHAT, shape=Shape.MULTIPART, **_AUDIO),
 )
 
-NAMES: tuple[str, ...] = (
+NAMES: Final[tuple[str, ...]] = (
     *dict.fromkeys(route.name for route in INFERENCE),
     "models",
     "pass_through",
@@ -85,7 +85,7 @@ NAMES: tuple[str, ...] = (
 """The names that the route of a call can have, for conditions on calls."""
 
 # Known to OpenAI clients, but state that a gateway without storage cannot keep.
-UNSUPPORTED: tuple[tuple[str, str], ...] = (
+UNSUPPORTED: Final[tuple[tuple[str, str], ...]] = (
     ("/v1/files", "files"),
     ("/v1/uploads", "uploads"),
     ("/v1/batches", "batches"),

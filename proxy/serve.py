@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy.admit import admit
 from tailrace.proxy.errors import answer as error_answer
@@ -22,7 +22,7 @@ from tailrace.proxy.replies import send_reply
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
 
-log = logging.getLogger("tailrace")
+log: Final = logging.getLogger("tailrace")
 
 
 async def serve(call: Call) -> None:

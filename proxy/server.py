@@ -7,7 +7,7 @@ that closes either half of its connection is gone: whatever runs for it is ended
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import httptools
 from tailrace.proxy.address import tune
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.service import Service
     from tailrace.proxy.sweep import Watched
 
-_PIPELINE = 16
+_PIPELINE: Final = 16
 
 
 class ClientConnection(Attended):

@@ -68,7 +68,7 @@ class Service:
     def next_id(self) -> str:
         """A request id: unique to this process's life, and to the request."""
         self._count = count = self._count + 1
-        return f"{self._prefix}{count:08x}"
+        return self._prefix + str(count)
 
     def full(self, arriving: int = 0) -> bool:
         """Whether another client would be one too many; `arriving` are those that are not connections yet."""

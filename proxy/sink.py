@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tailrace.proxy.fault import Fault
     from tailrace.proxy.wire import ParsedHead
 
 
-class Sink(Protocol):
+class Sink:
     """Whoever the answer of one exchange is for. After `on_end` or `on_fault` nothing more is called."""
 
     def on_head(self, head: ParsedHead) -> None:

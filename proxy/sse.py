@@ -6,16 +6,16 @@ The relay itself never needs this file for a plain stream; taps, the commit rule
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 # An event ends at an empty line; a line ends at CRLF, LF or CR. A line feed that arrives after its CR already
 # closed the event is an empty line at the start of the next one, which the grammar ignores.
-_END = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
-_LINE = re.compile(rb"\r\n|\n|\r")
-BOM = b"\xef\xbb\xbf"
-_ENDS = (b"\n\n", b"\n\r\n", b"\r\r", b"\n\r", b"\r\r\n")
+_END: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
+_LINE: Final = re.compile(rb"\r\n|\n|\r")
+BOM: Final = b"\xef\xbb\xbf"
+_ENDS: Final = (b"\n\n", b"\n\r\n", b"\r\r", b"\n\r", b"\r\r\n")
 
 
 def ends_event(data: bytes) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
-UNSENT = b";unsent"
+UNSENT: Final = b";unsent"
 """At the end of a refusal's load header: the sidecar refused by itself, the engine has not seen the request."""
-_LONGEST = 256
+_LONGEST: Final = 256
 
 
 @dataclass(slots=True)

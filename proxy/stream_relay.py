@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy import answers
 from tailrace.proxy.dialects import Sign
@@ -17,6 +17,7 @@ from tailrace.proxy.errors import event as error_event
 from tailrace.proxy.fault import INTERNAL, Fault, Whose, false_end, fault_of, timed_out
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.owed import SILENCE, Owed
+from tailrace.proxy.sink import Sink
 from tailrace.proxy.sse import Event, Splitter
 from tailrace.proxy.stride import Signal
 from tailrace.proxy.taps import Taps
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
     from tailrace.proxy.call import Call
 
-log = logging.getLogger("tailrace")
-TAIL = 4 << 20  # of an event that is not whole yet, so that it can be judged when it is
-GRACE = 1.0
+log: Final = logging.getLogger("tailrace")
+TAIL: Final = 4 << 20  # of an event that is not whole yet, so that it can be judged when it is
+GRACE: Final = 1.0
 
 
-class StreamRelay:
+class StreamRelay(Sink):
     """The sink of the winning exchange once it is shown; resolves `done` exactly once."""
 
     __slots__ = (

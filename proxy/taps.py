@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import orjson
 from tailrace.proxy.outcome import Ending, Outcome
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.head import Head
 
-log = logging.getLogger("tailrace")
+log: Final = logging.getLogger("tailrace")
 Send = Callable[[bytes], None]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from tailrace.proxy import wire
 from tailrace.proxy.fault import INTERNAL, Fault, bad_answer, connection_lost, fault_of
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from tailrace.proxy.stride import Stride
     from tailrace.proxy.sweep import Clock, Watched
 
-_size_of = wire.SIZES.get
-log = logging.getLogger("tailrace")
-STALE = 0.25
-HOLD_CHUNK = 16 * 1024
+_size_of: Final = wire.SIZES.get
+log: Final = logging.getLogger("tailrace")
+STALE: Final = 0.25
+HOLD_CHUNK: Final = 16 * 1024
 """How much of a chunk that has not wholly arrived is kept back; a larger one is passed on in pieces."""
 
 
-class UpstreamConnection(asyncio.Protocol):
+class UpstreamConnection:
     """A connection of one pool; `sink` is None while it rests there.
 
     `stride` is the sink's where plugins' code may run as bytes come, which has to see its own call's context.
@@ -260,6 +260,12 @@ class UpstreamConnection(asyncio.Protocol):
         self.closed = True
         if self.transport is not None:
             self.transport.abort()
+
+    def pause_writing(self) -> None:
+        """A body that waits in the transport is held within `body_memory` already."""
+
+    def resume_writing(self) -> None:
+        """See `pause_writing`."""
 
     def eof_received(self) -> bool:
         return False

@@ -7,6 +7,7 @@ included, and a library only hands out payloads. Anything that is not plainly we
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from tailrace.proxy.head import HeaderList
 from tailrace.proxy.headers import (
@@ -22,41 +23,41 @@ from tailrace.proxy.headers import (
     answer_rule,
 )
 
-MAX_HEAD = 64 * 1024
-UNTIL_CLOSE = -1
-CHUNKED = -2
-EXTENDED = -2
+MAX_HEAD: Final = 64 * 1024
+UNTIL_CLOSE: Final = -1
+CHUNKED: Final = -2
+EXTENDED: Final = -2
 
-OTHER = 0
-JSON = 1
-EVENTS = 2
-TEXT = 3
+OTHER: Final = 0
+JSON: Final = 1
+EVENTS: Final = 2
+TEXT: Final = 3
 
 # What is unusual about an answer that is waited for, as bits.
-BODILESS = 1
-VERBATIM = 2
+BODILESS: Final = 1
+VERBATIM: Final = 2
 
-_MEDIA = {b"application/json": JSON, b"text/event-stream": EVENTS, b"text/plain": TEXT}
-_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\x00-\x08\x0a-\x1f\x7f]*)?\Z")
-_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_VALUE = _TOKEN + rb'|"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"'
-_EXTENSION = rb"[ \t]*;[ \t]*" + _TOKEN + rb"(?:[ \t]*=[ \t]*(?:" + _VALUE + rb"))?"
-_SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,8})(?:" + _EXTENSION + rb")*\Z")
-_ABOUT_CONNECTION = frozenset({b"close", b"keep-alive", b""})
-_BODYLESS = frozenset({204, 304})
+_MEDIA: Final = {b"application/json": JSON, b"text/event-stream": EVENTS, b"text/plain": TEXT}
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\x00-\x08\x0a-\x1f\x7f]*)?\Z")
+_BAD_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_VALUE: Final = _TOKEN + rb'|"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"'
+_EXTENSION: Final = rb"[ \t]*;[ \t]*" + _TOKEN + rb"(?:[ \t]*=[ \t]*(?:" + _VALUE + rb"))?"
+_SIZE_LINE: Final = re.compile(rb"([0-9a-fA-F]{1,8})(?:" + _EXTENSION + rb")*\Z")
+_ABOUT_CONNECTION: Final = frozenset({b"close", b"keep-alive", b""})
+_BODYLESS: Final = frozenset({204, 304})
 # A worker's heads are nearly the same every time, so lines once read are remembered; the memory is bounded.
-_REMEMBERED = 1024
-_LONG = 512
+_REMEMBERED: Final = 1024
+_LONG: Final = 512
 Line = tuple[tuple[bytes, bytes] | None, int]
-_NO_LINE: Line = (None, 0)
-_HOP_LINE: Line = (None, 1)
+_NO_LINE: Final[Line] = (None, 0)
+_HOP_LINE: Final[Line] = (None, 1)
 """A Connection line that names other headers, which are about this hop then."""
-_statuses: dict[bytes, int] = {}
-_lines: dict[bytes, Line] = {}
-_names: dict[bytes, tuple[int, bytes]] = {}
+_statuses: Final[dict[bytes, int]] = {}
+_lines: Final[dict[bytes, Line]] = {}
+_names: Final[dict[bytes, tuple[int, bytes]]] = {}
 # Sizes that one token's event has: a dictionary is both the strictest and the fastest hexadecimal parser.
-SIZES = {form % size: size for size in range(1, 8192) for form in (b"%x", b"%X")}
+SIZES: Final = {form % size: size for size in range(1, 8192) for form in (b"%x", b"%X")}
 
 
 class WireError(Exception):
@@ -95,6 +96,9 @@ def parse_head(head: bytes) -> ParsedHead:
     for line in lines:
         known = _lines.get(line)
         if known is None:
+            if line.startswith(b"content-length: "):
+                _read_length(parsed, line[16:])
+                continue
             known = _read_line(parsed, line)
         pair, kind = known
         if pair is not None:
@@ -142,6 +146,15 @@ def _status_of(line: bytes) -> int:
     return status
 
 
+def _read_length(parsed: ParsedHead, value: bytes) -> None:
+    if not value.isdigit() or len(value) > 15:
+        raise WireError("its length is malformed")
+    length = int(value)
+    if parsed.length not in (UNTIL_CLOSE, length):
+        raise WireError("its length is malformed")
+    parsed.length = length
+
+
 def _read_line(parsed: ParsedHead, line: bytes) -> Line:
     """A header line that was not seen before."""
     name, colon, value = line.partition(b":")
@@ -155,9 +168,7 @@ def _read_line(parsed: ParsedHead, line: bytes) -> Line:
             _names[name] = found
     rule, low = found
     if rule == LENGTH:
-        if not value.isdigit() or len(value) > 15 or parsed.length not in (UNTIL_CLOSE, int(value)):
-            raise WireError("its length is malformed")
-        parsed.length = int(value)
+        _read_length(parsed, value)
     elif rule == PASS:
         if low == b"content-encoding":
             parsed.coded = value.lower() != b"identity"

@@ -7,7 +7,7 @@ counted with their call, so the attempt engine knows nothing of metrics.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy.metrics import catalogue
 from tailrace.proxy.metrics.catalogue import DURATION_BOUNDS, FIRST_TOKEN_BOUNDS, OVERHEAD_BOUNDS, code_of
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from tailrace.proxy.metrics.register import Register
     from tailrace.proxy.outcome import Outcome
 
-UNKNOWN = "unknown"
-UNPARSED = "unparsed"
+UNKNOWN: Final = "unknown"
+UNPARSED: Final = "unparsed"
 """The route of what was refused before it became a call."""
 
-_MOST_REMEMBERED = 16384
-_NOT_YET = -1
+_MOST_REMEMBERED: Final = 16384
+_NOT_YET: Final = -1
 
 
 class _Slots:

@@ -6,18 +6,20 @@ adapter that a worker lists, else "unknown"; `worker` the address of a configure
 
 from __future__ import annotations
 
+from typing import Final
+
 from tailrace.proxy.metrics.family import Family, Merge, counter, gauge, histogram
 
-OVERHEAD_BOUNDS = (
+OVERHEAD_BOUNDS: Final[tuple[float, ...]] = (
     0.00005, 0.0001, 0.00015, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05,
 )  # fmt: skip
-FIRST_TOKEN_BOUNDS = (
+FIRST_TOKEN_BOUNDS: Final[tuple[float, ...]] = (
     0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
 )  # fmt: skip
-DURATION_BOUNDS = (
+DURATION_BOUNDS: Final[tuple[float, ...]] = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0,
 )  # fmt: skip
-STALL_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+STALL_BOUNDS: Final[tuple[float, ...]] = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
 REQUESTS = counter(
     "tailrace_requests_total",

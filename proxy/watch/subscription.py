@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.proxy.fault import Fault
 from tailrace.proxy.hop import REFUSED
+from tailrace.proxy.sink import Sink
 from tailrace.proxy.watch.ask import asking
 from tailrace.proxy.watch.feed import LONGEST_LINE, MEDIA, PATH, FeedError, read_line
 from tailrace.proxy.wire import ParsedHead, unframe
@@ -16,7 +17,7 @@ from tailrace.proxy.wire import ParsedHead, unframe
 if TYPE_CHECKING:
     from tailrace.proxy.fleet import Worker
 
-SILENCE = 2.5
+SILENCE: Final = 2.5
 """Seconds without a line, of which a sidecar writes two each second, that mean that nobody is there any more."""
 
 
@@ -39,7 +40,7 @@ async def read_feed(worker: Worker, hear: Callable[[dict[str, Any]], None]) -> t
         return await subscription.end
 
 
-class _Subscription:
+class _Subscription(Sink):
     """The sink of the feed."""
 
     def __init__(self, hear: Callable[[dict[str, Any]], None]) -> None:
