@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 import uvloop
 from tailrace.proxy import logs
@@ -36,4 +37,6 @@ def run(options: argparse.Namespace) -> int:
 
 def announce(line: str) -> None:
     """Say something on stdout, at once."""
-    print(line, flush=True)
+    # In one piece: unbuffered, `print` writes the line's end apart, and another process's line may come in between.
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

@@ -83,7 +83,7 @@ class Launched(Body):
         """The reason, the exit code and the last line of output."""
         code, news = self._code, self.news()
         how = "" if code is None else f" (signal {-code})" if code < 0 else f" (exit code {code})"
-        return f"{reason}{how}: {news}" if news else f"{reason}{how}"
+        return f'{reason}{how}; it last said "{news}"' if news else f"{reason}{how}"
 
 
 class Found(Body):

@@ -76,8 +76,8 @@ class StartSettings:
     )
     back_off: Pause = setting(
         default=1.0,
-        help="pause before the first restart; doubles from failure to failure, and is drawn between half of it and all of "
-        "it, so that replicas do not return together",
+        help="pause before the first restart; doubles from failure to failure, and is drawn between half of it and all "
+        "of it, so that replicas do not return together",
     )
     back_off_limit: Pause = setting(default=60.0, help="longest pause before a restart")
     long_run: Seconds = setting(
