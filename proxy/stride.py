@@ -2,8 +2,8 @@
 
 An asyncio.Task takes its first step, and every step after a wait, in a later turn of the event loop: two turns more a
 request, each with a poll of the kernel. This task implementation steps directly. It follows what the Python
-documentation asks of third-party tasks ("Extending asyncio": `_enter_task`, `_leave_task`), so `asyncio.timeout`,
-futures, queues and locks work inside it as in any task.
+documentation asks of third-party tasks ("Extending asyncio": `_enter_task`, `_leave_task`) and answers what libraries
+ask of a current task, so that whatever runs in an asyncio.Task runs in it: timeouts, task groups, anyio, aiohttp.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import contextvars
 from asyncio.tasks import _enter_task, _leave_task, current_task
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
+
+from tailrace.proxy.tasklike import Asked, Tasklike
 
 T = TypeVar("T")
 
@@ -52,36 +54,26 @@ class Signal(Generic[T]):
         return self._value
 
 
-class Stride:
-    """Drives one coroutine; has the part of asyncio.Task's interface that asyncio itself uses on a current task.
+class Stride(Tasklike):
+    """Drives one coroutine, from the first `resume` to its end, in `context`, which is nobody else's."""
 
-    The coroutine begins with the first `resume`, and runs in `context`, which is nobody else's.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "_cancels",
-        "_coro",
-        "_done",
-        "_entered",
-        "_loop",
-        "_must_cancel",
-        "_run",
-        "_running",
-        "_waits",
-    )
+    __slots__ = ("_asked", "_coro", "_done", "_entered", "_loop", "_must_cancel", "_run", "_running", "_waits")
+    _coro: Coroutine[Any, Any, None]
+    _loop: asyncio.AbstractEventLoop
+    _done: bool
+    _asked: Asked | None
 
     def __init__(
         self, coro: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: contextvars.Context
     ) -> None:
         self._coro = coro
         self._loop = loop
+        self._done = False
+        self._asked = None
         self._waits: Signal[Any] | asyncio.Future[Any] | None = None
-        self._cancels = 0
         self._must_cancel = False
         self._running = False
         self._entered = False
-        self._done = False
         self._run = context.run
 
     def resume(self, error: BaseException | None = None) -> None:
@@ -90,7 +82,8 @@ class Stride:
             return
         if self._must_cancel:
             self._must_cancel = False
-            error = asyncio.CancelledError()
+            if not isinstance(error, asyncio.CancelledError):
+                error = self._cancellation()
         self._waits = None
         loop = self._loop
         outer = current_task(loop)
@@ -107,18 +100,26 @@ class Stride:
                 waited = self._run(self._coro.send, None) if error is None else self._run(self._coro.throw, error)
         except StopIteration:
             self._done = True
-        except asyncio.CancelledError:
+            if self._asked is not None:
+                self._end(None)
+        except asyncio.CancelledError as cancelled:
             self._done = True
+            self._end(cancelled)
         except Exception as failure:
             self._done = True
+            self._end(failure)
             loop.call_exception_handler({"message": "a request's coroutine failed", "exception": failure})
+        except BaseException as leaving:
+            self._done = True
+            self._end(leaving)
+            raise
         else:
-            self._waits = waited
             if isinstance(waited, Signal):
+                self._waits = waited
                 waited.stride = self
             else:
                 self._await_future(waited)
-            if self._must_cancel and self._cancel_wait():
+            if self._must_cancel and self._cancel_wait(None if self._asked is None else self._asked.message):
                 self._must_cancel = False
         finally:
             self._running = False
@@ -138,62 +139,57 @@ class Stride:
         finally:
             self._entered = False
 
-    def _await_future(self, waited: asyncio.Future[Any] | None) -> None:
+    def _await_future(self, waited: Any) -> None:
         if waited is None:  # asyncio.sleep(0) and bare yields: one turn of the loop
             self._loop.call_soon(self.resume)
+        elif (wrong := self._misuse(waited)) is not None:
+            self._loop.call_soon(self.resume, RuntimeError(wrong))
         else:
+            self._waits = waited
             waited._asyncio_future_blocking = False
             waited.add_done_callback(self._woken)
+
+    def _misuse(self, waited: Any) -> str | None:
+        """Why what the coroutine waits for can never wake it."""
+        blocking = getattr(waited, "_asyncio_future_blocking", None)
+        if blocking is None:
+            return f"a request cannot wait for {waited!r}: it is not of asyncio"
+        if waited is self:
+            return "a request cannot wait for itself"
+        if waited.get_loop() is not self._loop:
+            return f"a request cannot wait for {waited!r}: it belongs to another event loop"
+        return None if blocking else f"{waited!r} was yielded, not awaited"
 
     def _woken(self, future: asyncio.Future[Any]) -> None:
         if self._waits is future:
             self.resume()
 
-    def _cancel_wait(self) -> bool:
+    @property
+    def _fut_waiter(self) -> asyncio.Future[Any] | None:
+        """By this name anyio knows what a task waits for."""
+        waits = self._waits
+        return None if isinstance(waits, Signal) else waits
+
+    def cancel(self, msg: object = None) -> bool:
+        """Throw CancelledError into the coroutine; False if it has ended."""
+        if self._done:
+            return False
+        asked = self._ask()
+        asked.cancels += 1
+        asked.message = msg
+        if self._running or not self._cancel_wait(msg):
+            self._must_cancel = True
+        return True
+
+    def _cancel_wait(self, message: object) -> bool:
         """End the present wait by a cancellation."""
         waits = self._waits
         if isinstance(waits, Signal):
             waits.stride = None
             self._loop.call_soon(self._resume_cancelled, waits)
             return True
-        return waits is not None and waits.cancel()
+        return waits is not None and waits.cancel(msg=message)
 
     def _resume_cancelled(self, waits: Signal[Any]) -> None:
         if self._waits is waits:
-            self.resume(asyncio.CancelledError())
-
-    # What asyncio asks of a task.
-
-    def cancel(self, msg: object = None) -> bool:
-        """Throw CancelledError into the coroutine; False if it has ended."""
-        if self._done:
-            return False
-        self._cancels += 1
-        if self._running or not self._cancel_wait():
-            self._must_cancel = True
-        return True
-
-    def cancelling(self) -> int:
-        """How many cancellations are pending."""
-        return self._cancels
-
-    def uncancel(self) -> int:
-        """Take one cancellation back."""
-        self._cancels = max(0, self._cancels - 1)
-        return self._cancels
-
-    def done(self) -> bool:
-        """Whether the coroutine has ended."""
-        return self._done
-
-    def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop it runs on."""
-        return self._loop
-
-    def get_name(self) -> str:
-        """A name for debugging."""
-        return f"request-{id(self):x}"
-
-    def get_coro(self) -> Coroutine[Any, Any, None]:
-        """The coroutine it drives."""
-        return self._coro
+            self.resume(self._cancellation())

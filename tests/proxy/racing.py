@@ -123,6 +123,8 @@ class FakeWorker:
 class Entry:
     """The workers of a model, drawn in order, those not tried yet first."""
 
+    refused = False
+
     def __init__(self, workers: list[FakeWorker]) -> None:
         self.candidates = workers
 
