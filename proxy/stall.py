@@ -3,6 +3,8 @@
 The loop ticks every TICK; a thread looks whether it did. A stall of LIMIT or more is logged with the innermost frame of
 the loop's thread at that moment and the plugin it lies in, at most once in QUIET seconds. Code that holds the
 interpreter's lock hides its frame from the thread; its length is then still known from the tick that came late.
+Where no code was seen and the loop's thread has hardly used the processor, nobody's code is to blame: the machine was
+busy with something else, or asleep. That is worth a line only from STARVED on.
 """
 
 from __future__ import annotations
@@ -19,15 +21,26 @@ log = logging.getLogger("tailrace")
 TICK = 0.025
 LIMIT = 0.05
 QUIET = 10.0
+STARVED = 0.5
 _CORE = "tailrace.proxy"
+_WAITING = frozenset({"asyncio.runners", "asyncio.base_events", "selectors"})
+"""Where a loop's thread stands while it has nothing to do."""
 
 
 class Watchdog:
-    """Watches the loop it is started on; `clock` counts the seconds."""
+    """Watches the loop it is started on; `clock` counts the seconds, `used` those that its thread has computed."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        used: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._loop = loop
         self._clock = clock
+        self._used = used
+        self._used_before = 0.0
         self._due = 0.0
         self._seen = ""
         self._told = float("-inf")
@@ -39,6 +52,7 @@ class Watchdog:
     def start(self) -> None:
         """Begin; call it in the loop's own thread."""
         self._ident = threading.get_ident()
+        self._used_before = self._used()
         self._due = self._clock() + TICK
         self._handle = self._loop.call_later(TICK, self._tick)
         self._thread.start()
@@ -51,20 +65,23 @@ class Watchdog:
         self._thread.join()
 
     def _tick(self) -> None:
-        late = self._clock() - self._due
+        late, used = self._clock() - self._due, self._used()
         if late >= LIMIT:
-            self._tell(late)
-        self._seen = ""
+            starved = not self._seen and used - self._used_before < late / 2
+            if not starved:
+                self._tell(late, self._seen or "in code that could not be looked at")
+            elif late >= STARVED:
+                self._tell(late, "for want of processor time: the machine was busy with something else, or asleep")
+        self._seen, self._used_before = "", used
         self._due = self._clock() + TICK
         self._handle = self._loop.call_later(TICK, self._tick)
 
-    def _tell(self, late: float) -> None:
+    def _tell(self, late: float, where: str) -> None:
         now = self._clock()
         if now - self._told < QUIET:
             self._untold += 1
             return
         more = f" ({self._untold} more since the last such line)" if self._untold else ""
-        where = self._seen or "in code that could not be looked at"
         log.warning("the event loop stood still for %.0f ms %s%s", late * 1000, where, more)
         self._told, self._untold = now, 0
 
@@ -76,7 +93,7 @@ class Watchdog:
 
 def place(frame: FrameType | None) -> str:
     """Where a stack stands, in words: its innermost frame, and the innermost one outside core and library."""
-    if frame is None:
+    if frame is None or _module(frame) in _WAITING:
         return ""
     innermost = _shown(frame)
     walk: FrameType | None = frame

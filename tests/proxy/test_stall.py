@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 from fakes import run
-from tailrace.proxy.stall import LIMIT, QUIET, Watchdog, place
+from tailrace.proxy.stall import LIMIT, QUIET, STARVED, Watchdog, place
 
 PLUGIN = """
 import time
@@ -59,30 +59,49 @@ class Late:
         self.looked += 1
         return self.now
 
+    async def stall(self, seconds: float) -> None:
+        """Let so many seconds pass, and the loop's next tick see it."""
+        self.now += seconds
+        looked = self.looked
+        # The thread looks as well: three looks hold a tick.
+        while self.looked < looked + 6:
+            await asyncio.sleep(0.01)
+
 
 def test_stalls_that_follow_are_counted_and_told_later(caplog: pytest.LogCaptureFixture) -> None:
     clock = Late()
 
-    async def stall(seconds: float) -> None:
-        clock.now += seconds
-        looked = clock.looked
-        # The thread looks as well: three looks hold a tick.
-        while clock.looked < looked + 6:
-            await asyncio.sleep(0.01)
-
     async def body() -> None:
-        watchdog = Watchdog(asyncio.get_running_loop(), clock=clock)
+        watchdog = Watchdog(asyncio.get_running_loop(), clock=clock, used=lambda: clock.now)
         watchdog.start()
         for _ in range(3):
-            await stall(LIMIT * 2)
+            await clock.stall(LIMIT * 2)
         assert len(told(caplog)) == 1
-        await stall(QUIET)
+        await clock.stall(QUIET)
         watchdog.stop()
 
     run(body())
     first, second = told(caplog)
     assert "more since" not in first
     assert "(2 more since the last such line)" in second
+
+
+def test_a_machine_that_is_busy_elsewhere_is_blamed_only_where_it_matters(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Late()
+
+    async def body() -> None:
+        watchdog = Watchdog(asyncio.get_running_loop(), clock=clock, used=lambda: 0.0)
+        watchdog.start()
+        for _ in range(3):
+            await clock.stall(STARVED / 2)
+        assert not told(caplog)
+        await clock.stall(STARVED * 2)
+        watchdog.stop()
+
+    run(body())
+    (line,) = told(caplog)
+    assert "for want of processor time" in line
+    assert "more since" not in line
 
 
 def test_loop_that_runs_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
