@@ -13,8 +13,9 @@ class RequestHead:
     """The head of a client's request, as received; header names keep their case in `headers`.
 
     `path` is the normalised path that routing, guards and forwarding all use; `query` has no question mark; `target` is
-    both again, as a worker gets them; `forwarded` are the header lines that cross; `plain_json` says that the body is
-    declared to be JSON in UTF-8 without any coding. A connection's next request with the same head shares this object.
+    both again, as a worker gets them, without credentials; `forwarded` are the header lines that cross; `plain_json`
+    says that the body is declared to be JSON in UTF-8 without any coding. A connection's next request with the same
+    head shares this object.
     """
 
     __slots__ = (

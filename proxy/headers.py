@@ -56,6 +56,7 @@ _SECRET_WORDS: Final = frozenset(
 # and so does one that ends in one of these, or that speaks of a key of one of those.
 _SECRET_ENDS: Final = frozenset({b"auth", b"secret", b"token"})
 _KEY_OF: Final = frozenset({b"access", b"api", b"auth", b"secret", b"subscription"})
+_PAGING: Final = frozenset({b"continuation", b"next", b"page", b"start"})
 _WORDS: Final = re.compile(rb"[-_.]")
 
 # Replaced by the gateway's own, or about the connection that ends here.
@@ -149,6 +150,15 @@ def request_rule(name: bytes) -> int:
 def _is_secret(words: list[bytes]) -> bool:
     named = frozenset(words)
     return bool(named & _SECRET_WORDS or words[-1] in _SECRET_ENDS or (b"key" in named and named & _KEY_OF))
+
+
+def is_secret_parameter(low: bytes) -> bool:
+    """Whether a query parameter carries a credential; `low` is its decoded name in lower case.
+
+    A token that leads to the next page of a list is none.
+    """
+    words = _WORDS.split(low)
+    return low in CREDENTIALS or (_is_secret(words) and words[0] not in _PAGING)
 
 
 def answer_rule(name: bytes) -> tuple[int, bytes]:

@@ -11,7 +11,7 @@ from tailrace.proxy import headers as rules
 from tailrace.proxy.body import JsonBody, invalid
 from tailrace.proxy.fault import Reject, too_large
 from tailrace.proxy.head import HeaderList, RequestHead
-from tailrace.proxy.headers import request_rule, request_rules, without_named
+from tailrace.proxy.headers import is_secret_parameter, request_rule, request_rules, without_named
 from tailrace.proxy.multipart import Form
 from tailrace.proxy.routes import Shape
 
@@ -28,6 +28,8 @@ def read_head(method: str, url: bytes, headers: HeaderList, version: str, keep: 
     `keep` names the credentials that are passed on by configuration.
     """
     path, query, target = split_target(url)
+    if query:
+        target = target[: -len(query)] + without_credentials(query, keep)
     head = RequestHead(method, path, query, target, headers, version)
     hosts = codings = 0
     lines = []
@@ -127,6 +129,17 @@ def split_target(url: bytes) -> Target:
     if not _PLAIN_PATH.match(path) or "//" in path or "/../" in path + "/" or "/./" in path + "/":
         raise invalid("The request path is not in its normal form.")
     return path, query, target + mark + query
+
+
+def without_credentials(query: bytes, keep: frozenset[bytes]) -> bytes:
+    """A query less the parameters that carry a credential, but for those named in `keep`."""
+    parameters = query.split(b"&")
+    kept = [each for each in parameters if not is_secret_parameter(name := _name_of(each)) or name in keep]
+    return query if len(kept) == len(parameters) else b"&".join(kept)
+
+
+def _name_of(parameter: bytes) -> bytes:
+    return unquote_to_bytes(parameter.partition(b"=")[0].replace(b"+", b" ")).strip().lower()
 
 
 def read_body(call: Call) -> None:

@@ -153,7 +153,9 @@ class Relay:
     )
     compression: Compression = setting(default_factory=Compression, help="compressed answers")
     forward_headers: tuple[str, ...] = setting(
-        default=(), help="credential headers of clients that workers get", why="credentials stay here"
+        default=(),
+        help="credential headers and query parameters of clients that workers get",
+        why="credentials stay here",
     )
     routes: tuple[PassThrough, ...] = setting(default=(), help="further paths that are forwarded as they are")
 

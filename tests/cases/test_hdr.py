@@ -84,6 +84,31 @@ def test_HDR_01_credentials_of_callers_reach_no_worker(key):
     run(body())
 
 
+QUERIES = {
+    "api_key=canary": "",
+    "a=1&api_key=canary&b=%26": "a=1&b=%26",
+    "API-Key=canary&&apikey=canary&a": "&a",
+    "api%5Fkey=canary": "",
+    "access_token=canary&token=canary&client_secret=canary&x-amz-security-token=canary": "",
+    "+Api+key=1&api_key": "+Api+key=1",
+    "password=canary&authorization=canary&key=a": "key=a",
+    "page_token=a&next-token=b&tokens=4&monkey=5": "page_token=a&next-token=b&tokens=4&monkey=5",
+    "x_tenant_token=wanted&x_other_token=canary": "x_tenant_token=wanted",
+}
+
+
+@pytest.mark.parametrize(("query", "left"), QUERIES.items(), ids=range(len(QUERIES)))
+def test_HDR_01_credentials_in_a_query_stay_here(query, left):
+    async def body():
+        async with scene(json_answer(chat_answer("hi")), more="forward_headers: [x_tenant_token]") as s:
+            for _ in range(2):
+                assert (await s.ask(CHAT, f"{PATH}?{query}")).status == 200
+            assert [request.target for request in s.upstream.requests] == [f"{PATH}?{left}"] * 2
+            assert s.witness.calls[0].head.query == query.encode()
+
+    run(body())
+
+
 def test_HDR_01_credentials_reach_neither_the_second_worker_nor_a_path_that_is_passed_through():
     async def body():
         async def lost(conn, request):
