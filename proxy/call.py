@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from tailrace.proxy.fault import Failed, Fault, timed_out, too_large
+from tailrace.proxy.fault import INTERNAL, Failed, Fault, fault_of, overdue, timed_out, too_large
 from tailrace.proxy.framing import keep_ours
 from tailrace.proxy.head import Head, streaming_head
 from tailrace.proxy.outcome import Usage
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.server import ClientConnection
     from tailrace.proxy.taps import Taps
 
+log = logging.getLogger("tailrace")
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -56,6 +58,7 @@ class Call:
     source = ""
     waited_ns = 0
     between_events = True
+    stopped: Fault | None = None
     received_ns = 0
     tried_before = 0
     keep_alive = True
@@ -201,8 +204,9 @@ class Call:
         """Called a few times a second while nothing is relayed: heartbeat and total limit."""
         if self.client.relay is not None:
             return
-        if now > self.deadline and self.race is not None:
-            self.race.expire(timed_out("total", self.chain.timeouts.total or 0.0))
+        if now > self.deadline:
+            total = self.chain.timeouts.total or 0.0
+            self.stop(timed_out("total", total) if self.race is not None else overdue(total))
         elif self.stream and self.between_events:
             self.beat_if_due(now, now - self.beaten_at)
 
@@ -222,9 +226,25 @@ class Call:
         if not client.started:
             head = Head(200, [(b"content-type", b"text/event-stream; charset=utf-8")])
             streaming_head(head)
-            self.stride.within(self.answer, head)
+            try:
+                self.stride.within(self.answer, head)
+            except Exception as error:
+                fault = fault_of(error)
+                if fault is INTERNAL:
+                    log.exception("a plugin failed in on_answer of request %s, at a heartbeat", self.id)
+                self.stop(fault)
+                return
             client.begin(head)
         client.send(dialect.heartbeat)
+
+    def stop(self, fault: Fault) -> None:
+        """End the call with a fault from outside its coroutine, whatever that waits for."""
+        if self.race is not None:
+            self.race.expire(fault)
+        elif self.stopped is None:
+            # Once: a plugin may need a while to tidy up.
+            self.stopped = fault
+            self.stride.cancel()
 
 
 class Waiting:

@@ -160,6 +160,12 @@ def timed_out(kind: str, limit: float) -> Fault:
     )
 
 
+def overdue(limit: float) -> Fault:
+    """The limit of the whole call passed, and no worker had a part in it."""
+    message = f"The request was not answered in time (total limit of {limit:g} s)."
+    return timed_out("total", limit).but(whose=Whose.GATEWAY, message=message, sent=False)
+
+
 def no_worker(model: str, retry_after: float = 1.0, *, strangers: bool = False) -> Fault:
     """No worker of the model may take a call now; `strangers`: because they do not accept the hop key."""
     why = f" {HOP_KEY_REFUSED}" if strangers else ""

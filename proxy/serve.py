@@ -57,7 +57,7 @@ async def serve(call: Call) -> None:
         outcome = refuse(call, refusal.fault)
     except asyncio.CancelledError:
         # One that a plugin's own work brought up is the plugin's failure: the client waits for an answer.
-        outcome = Outcome(Ending.CLIENT_GONE, 499) if call.client.gone else refuse(call, INTERNAL)
+        outcome = Outcome(Ending.CLIENT_GONE, 499) if call.client.gone else refuse(call, call.stopped or INTERNAL)
     except Exception:
         log.exception("request %s failed inside the gateway", call.id)
         outcome = refuse(call, INTERNAL)

@@ -7,8 +7,10 @@ connection only notes `clock.now` when something happens, and is looked at a few
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Protocol
 
+log = logging.getLogger("tailrace")
 TICK = 0.05
 LANES = 4
 
@@ -64,4 +66,7 @@ class Sweep:
         self._handle = self._loop.call_later(TICK, self._tick)
         self._lane = (self._lane + 1) % LANES
         for watched in tuple(self._lanes[self._lane]):
-            watched.visit(now)
+            try:
+                watched.visit(now)
+            except Exception:
+                log.exception("one of the connections could not be looked at")  # the others still are

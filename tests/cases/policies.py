@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -144,4 +145,14 @@ class InPieces(Plugin[Manner]):
         if self.config.then.startswith("fails"):
             raise RuntimeError("the backend is lost")
         if self.config.then == "hangs":
+            await asyncio.sleep(60)
+
+
+class Stubborn(Plugin[Config]):
+    """Waits, and goes on when it is cancelled."""
+
+    Config = Config
+
+    async def on_request(self, call: Call) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(60)

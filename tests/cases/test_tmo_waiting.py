@@ -122,3 +122,35 @@ def test_TMO_09_answer_is_cut_for_a_client_that_never_reads_it():
                         raise ConnectionResetError
 
     run(body())
+
+
+HANGS = "{{cases.policies:InPieces: {{kind: {kind}, then: hangs}}}}"
+
+
+@pytest.mark.parametrize("plugin", ["{cases.policies:Replies: {kind: json late}}", "cases.policies:Stubborn"])
+def test_TMO_09_total_limit_while_a_plugin_waits(plugin):
+    """Also for one that goes on when it is cancelled: the worker that is asked then is given up at once."""
+
+    async def body():
+        plugins = f"[cases.witness:Witness, {plugin}]"
+        async with scene(silent, more="timeouts: {total: 0.2}\nheartbeat: 0", plugins=plugins) as s:
+            answer = await s.ask()
+            assert (answer.status, answer.complete) == (504, True)
+            assert "total limit of 0.2 s" in answer.json()["error"]["message"]
+            outcome = await s.outcome()
+            assert (outcome.ending, outcome.status) == (Ending.DEADLINE, 504)
+
+    run(body())
+
+
+@pytest.mark.parametrize("kind", ["events", "json"])
+def test_TMO_09_total_limit_of_a_reply_in_pieces(kind):
+    async def body():
+        plugins = f"[cases.witness:Tapped, {HANGS.format(kind=kind)}]"
+        async with scene(silent, more="timeouts: {total: 0.2}", plugins=plugins) as s:
+            answer = await s.ask()
+            assert (answer.status, answer.complete) == (200, False)
+            assert (b"total limit" in answer.body) == (kind == "events")
+            assert (await s.outcome()).ending is Ending.DEADLINE
+
+    run(body())

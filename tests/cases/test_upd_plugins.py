@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from fakes import chat_answer, json_answer, run
 from tailrace.proxy.outcome import AttemptEnd, Ending
@@ -12,7 +14,7 @@ from cases.scene import (
     STREAM,
     scene,
 )
-from cases.scripts import endless, slowly
+from cases.scripts import endless, silent, slowly
 
 BEFORE = ["on_open", "on_request", "score_workers", "on_chosen", "patience", "judge", "on_answer", "on_stream"]
 AFTER = ["tap.first", "tap.feed", "tap.finish"]
@@ -99,5 +101,23 @@ def test_UPD_04_plugin_fails_on_a_whole_answer(phase):
         ) as s:
             assert (await s.ask(CHAT)).status == 500
             assert (await s.outcome()).status == 500
+
+    run(body())
+
+
+@pytest.mark.parametrize("reject", [False, True])
+@pytest.mark.parametrize("waits", ["cases.policies:MoveOn", "{cases.policies:Replies: {kind: events late}}"])
+def test_UPD_04_plugin_fails_at_a_heartbeat(waits, reject):
+    """While a worker or a plugin is waited for; more calls than there are lanes, so that several share one."""
+    failing = f"{{cases.broken:Fails: {{phase: on_answer, reject: {str(reject).lower()}}}}}"
+    plugins = f"[cases.witness:Witness, {failing}, {waits}]"
+
+    async def body():
+        async with scene(silent, plugins=plugins, more="heartbeat: 0.1") as s:
+            for answer in await asyncio.gather(*[s.ask() for _ in range(10)]):
+                assert answer.status == (418 if reject else 500)
+                assert answer.complete
+            assert {outcome.ending for outcome in s.witness.outcomes} == {Ending.REFUSED}
+            assert len(s.witness.outcomes) == 10
 
     run(body())
