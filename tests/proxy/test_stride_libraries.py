@@ -1,4 +1,4 @@
-"""What plugins use inside a request: asyncio's own structures, anyio, httpx and aiohttp, to their end and broken off."""
+"""What plugins use inside a request: structures of asyncio, anyio, httpx and aiohttp, to their end and broken off."""
 
 from __future__ import annotations
 
