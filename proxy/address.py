@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+_API = re.compile(r"/v1(?:/(?:chat/)?completions|/messages|/responses|/models)?\Z")
 _RESOLVE_EVERY = 15.0
 _NODELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -56,6 +58,9 @@ class Address:
         host = parts.hostname
         authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         prefix = parts.path.rstrip("/")
+        if api := _API.search(prefix):
+            shown = f"{parts.scheme}://{parts.netloc}{prefix[: api.start()]}"
+            raise AddressError(f"'{url}': write {shown}, without {api.group()}, which requests bring along")
         return cls(
             f"{parts.scheme}://{authority}{prefix}", authority.encode(), prefix=prefix, host=host, port=port, tls=tls
         )
