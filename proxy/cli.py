@@ -6,6 +6,7 @@ Exit codes: 0 well ended, 1 failed while running, 2 wrong configuration or argum
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -28,7 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(registry.load("commands", arguments[0])(arguments[1:]))
     options = _parser(installed).parse_args(arguments)
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()
+        return code
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
@@ -37,6 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # Whoever read has seen enough, as `head` does. At its exit the interpreter would try once more, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _parser(installed: Sequence[str]) -> argparse.ArgumentParser:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import sys
 
 import uvloop
@@ -38,5 +39,6 @@ def run(options: argparse.Namespace) -> int:
 def announce(line: str) -> None:
     """Say something on stdout, at once."""
     # In one piece: unbuffered, `print` writes the line's end apart, and another process's line may come in between.
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,18 @@ def test_interrupted_command(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(cli.version, "run", interrupt)
     assert main(["version"]) == 130
+
+
+@pytest.mark.parametrize("arguments", [["check", "--yaml"], ["check"], ["schema"]])
+def test_a_reader_that_has_seen_enough(tmp_path: Path, arguments: list[str]) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(yaml_for("http://127.0.0.1:1"))
+    words = [sys.executable, "-c", "import sys; from tailrace.proxy.cli import main; sys.exit(main())", *arguments]
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(words + [str(file)] * (arguments[0] == "check"), stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, b"")
 
 
 async def failed(file: Path) -> tuple[int, str, str]:
