@@ -24,6 +24,9 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\*\.)?(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?:[0-9]{1,5}|\*))?")
 _ASKED = re.compile(rb"[ \t]*[!#$%&'*+\-.^_`|~0-9A-Za-z]+[ \t]*(?:,[ \t]*[!#$%&'*+\-.^_`|~0-9A-Za-z]+[ \t]*)*")
 _LONGEST = 4096
+_MARKS = frozenset(
+    {b"access-control-allow-origin", b"access-control-allow-credentials", b"access-control-expose-headers"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,16 +115,31 @@ class Cors(Plugin[Config]):
     def on_answer(self, call: Call, head: Head) -> None:
         """Mark an answer for the page that asked; one for nobody in particular says that others get another."""
         origin = call.head.get(b"origin")
+        # A worker's own word on it would be a second one.
+        head.headers = [pair for pair in head.headers if pair[0] not in _MARKS]
+        varies = _varies(head)
         if self._all:
+            _say_varies(head, varies)
             if origin is not None:
                 head.headers.append((b"access-control-allow-origin", b"*"))
                 head.headers.extend(self._marks)
             return
-        vary = head.get(b"vary")
-        head.set(b"vary", b"Origin" if vary is None else vary + b", Origin")
+        _say_varies(head, [*varies, b"Origin"])
         if origin is not None and self._allowed(origin):
             head.headers.append((b"access-control-allow-origin", origin))
             head.headers.extend(self._marks)
+
+
+def _varies(head: Head) -> list[bytes]:
+    """What an answer depends on but for the origin."""
+    names = [name.strip() for key, value in head.headers if key == b"vary" for name in value.split(b",")]
+    return [name for name in names if name and name.lower() != b"origin"]
+
+
+def _say_varies(head: Head, names: list[bytes]) -> None:
+    head.remove(b"vary")
+    if names:
+        head.headers.append((b"vary", b", ".join(names)))
 
 
 def _pattern(origin: str) -> re.Pattern[bytes]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from tailrace.proxy.fault import HOP_KEY_REFUSED, Fault, Whose, bad_answer
 from tailrace.proxy.head import Head, streaming_head
+from tailrace.proxy.headers import listed
 from tailrace.proxy.hop import REFUSED
 from tailrace.proxy.standing import UNSENT
 from tailrace.proxy.wire import BODILESS, JSON, TEXT, VERBATIM
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.sse import Event
 
+UPSTREAM_ID: Final = b"x-upstream-request-id"
 _RESPONSE_ID: Final = re.compile(rb'"id":\s*"(resp_[A-Za-z0-9_-]{1,128})"')
 # A list of texts or of lists of tokens; a list of tokens is one prompt.
 _SEVERAL_PROMPTS: Final = re.compile(rb'\[\s*[\["]')
@@ -37,15 +39,17 @@ def request(call: Call, attempt: Attempt) -> tuple[bytes, bytes]:
         content = body.render({"model": served})
     else:
         content = body.render() if body.edited else call.raw
-    told = worker.headers
+    told, call_id = worker.headers, call.id
     if attempt.number > 1 or call.tried_before:
         told += b"x-tailrace-attempt: %d\r\n" % (attempt.number + call.tried_before)
+        if attempt.number > 1:
+            call_id = f"{call_id}-{attempt.number}"  # an engine may still be busy with the attempt before
     lines = b"%b%b HTTP/1.1\r\n%b%bx-request-id: %b\r\n%baccept-encoding: identity\r\ncontent-length: %d\r\n\r\n" % (
         worker.post if head.method == "POST" else worker.request_line(head.method),
         head.target,
         told,
         call.peer.forwarded,
-        call.id.encode(),
+        call_id.encode(),
         head.forwarded,
         len(content),
     )
@@ -64,10 +68,12 @@ def passes_at_once(call: Call) -> bool:
 
 
 def head_of(attempt: Attempt) -> Head:
-    """The client's head for a committed attempt; the worker's own request id is kept under another name."""
+    """The client's head for a committed attempt; the worker's own request id, if any, is kept under another name."""
     parsed = attempt.head
-    if parsed.request_id:
-        parsed.headers.append((b"x-upstream-request-id", parsed.request_id))
+    given = parsed.request_id
+    # A sidecar may have put its engine's id there already.
+    if given and given != attempt.call.id.encode() and listed(parsed.headers, UPSTREAM_ID) is None:
+        parsed.headers.append((UPSTREAM_ID, given))
     head = Head(parsed.status, parsed.headers)
     if attempt.streaming:
         streaming_head(head)

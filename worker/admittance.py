@@ -5,6 +5,7 @@ It looks at heads alone, so a refusal costs no body.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.head import Head
 
+_REQUEST_ID = re.compile(rb"req_[0-9a-f]{12,64}(?:-[2-9]){0,3}")
+"""How gateways write theirs: one id leads through all logs."""
 ATTEMPT = b"x-tailrace-attempt"
 _STRANGER: Key[bool] = Key("stranger")
 
@@ -31,7 +34,7 @@ class AdmittanceConfig:
 
 
 class Admittance(Plugin[AdmittanceConfig]):
-    """Checks the hop key, counts what hops before this one have tried, and says the load on every answer."""
+    """Checks the hop key, takes over the gateway's request id and count of attempts, says the load on answers."""
 
     Config = AdmittanceConfig
 
@@ -45,6 +48,9 @@ class Admittance(Plugin[AdmittanceConfig]):
         if hop is not None and not hop.admits(head.get(HEADER)):
             call[_STRANGER] = True
             raise Reject(401, REFUSED, "This worker serves only gateways that hold its hop key.", kind="unauthorized")
+        given = head.get(b"x-request-id")
+        if given is not None and _REQUEST_ID.fullmatch(given):
+            call.id = given.decode()
         attempt = head.get(ATTEMPT)
         if attempt is not None and attempt.isdigit():
             call.tried_before = min(max(int(attempt[:4]) - 1, 0), MAX_TRIES)

@@ -43,6 +43,44 @@ def controls(answered) -> dict[str, str]:
     return found
 
 
+def passed_through(config: str, origin: str | None):
+    lines = (
+        b"vary: Accept, origin\r\nVary: x-a\r\naccess-control-allow-origin: https://evil.example\r\n"
+        b"Access-Control-Allow-Credentials: true\r\naccess-control-expose-headers: x-secret\r\n"
+    )
+
+    async def main():
+        async with Upstream(answer(200, b"ok", headers=lines)) as upstream:
+            yaml = yaml_for(upstream, plugins=f"- cors: {config}").replace(
+                "workers: [", "pool: p}}\npools: {p: {workers: ["
+            )
+            yaml += "\nroutes: [{path: /x, pool: p, methods: [GET]}]\n"
+            async with gateway(yaml) as process, RawClient(process.doors[0].shown) as client:
+                return await client.get("/x", {"origin": origin} if origin else {})
+
+    return run(main())
+
+
+@pytest.mark.parametrize(
+    ("config", "origin", "allowed", "vary"),
+    [
+        ("{origins: ['*']}", APP, "*", "Accept, x-a"),
+        ("{origins: ['*']}", None, None, "Accept, x-a"),
+        (LISTED, APP, APP, "Accept, x-a, Origin"),
+        (LISTED, "https://evil.example", None, "Accept, x-a, Origin"),
+        (LISTED, None, None, "Accept, x-a, Origin"),
+    ],
+)
+def test_what_a_worker_says_of_origins_gives_way(config: str, origin: str | None, allowed: str | None, vary: str):
+    got = passed_through(config, origin)
+    assert got.body == b"ok"
+    assert got.head.all("vary") == [vary]
+    found = controls(got)
+    assert found.get("access-control-allow-origin") == allowed
+    assert "access-control-allow-credentials" not in found
+    assert "x-secret" not in found.get("access-control-expose-headers", "")
+
+
 @pytest.mark.parametrize(
     ("origin", "allowed"),
     [
