@@ -47,6 +47,9 @@ async def send_reply(call: Call, reply: Reply) -> Outcome:
     end = b""
     send = client.send if taps is None else taps.sender(client.send)
     try:
+        if call.head.method == "HEAD":
+            client.cut()  # behind its head comes nothing
+            return Outcome(Ending.COMPLETED, head.status)
         async for piece in reply.body:
             await client.drained()
             send(piece)

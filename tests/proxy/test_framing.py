@@ -78,3 +78,20 @@ def test_there_is_one_of_each_framing_header_and_it_is_ours(where: str, stream: 
                     assert got.complete
 
     run(main())
+
+
+@pytest.mark.parametrize("where", ["reply", "pieces", "reject"])
+def test_a_reply_to_HEAD_has_no_body(where: str) -> None:
+    async def main() -> None:
+        async with Upstream() as upstream:
+            yaml = yaml_for(upstream, plugins=f"- test_framing:Writes: {{where: {where}}}").replace(
+                f'{{workers: ["{upstream.url}"]}}', "{pool: p}"
+            )
+            yaml += f'pools: {{p: {{workers: ["{upstream.url}"]}}}}\nroutes: [{{path: /x, pool: p, methods: [HEAD]}}]\n'
+            async with gateway(yaml) as process, RawClient(process.doors[0].shown) as client:
+                await client.request("HEAD", "/x", headers={"connection": "close"})
+                head, mark, rest = (await client.read_until_close()).partition(b"\r\n\r\n")
+                assert head.startswith(b"HTTP/1.1 403" if where == "reject" else b"HTTP/1.1 200")
+                assert (mark, rest) == (b"\r\n\r\n", b"")
+
+    run(main())
