@@ -100,9 +100,13 @@ class Attended(Answering):
     def visit(self, now: float) -> None:
         timeouts = self.service.chain.timeouts
         call = self.call
-        if (self.paused or call is None) and self._stalled(now, timeouts.client_write):
+        waits = self.paused or call is None
+        if waits and self._stalled(now, timeouts.client_write):
             self.transport.abort()
-        elif call is None:
+            return
+        if not waits:
+            self._unsent = 0  # what is left when the call is over begins to wait then
+        if call is None:
             self._visit_idle(now, timeouts)
         elif not call.complete and self._reading is call:
             self._check_upload(call, now)
@@ -113,7 +117,7 @@ class Attended(Answering):
     def _stalled(self, now: float, limit: float) -> bool:
         """Whether the client has long taken nothing of what waits for it; whatever it takes counts as life."""
         left = self.transport.get_write_buffer_size()
-        if not left or left < self._unsent:
+        if left < self._unsent or not self._unsent:
             self.paused_at = now
         self._unsent = left
         return left > 0 and now - self.paused_at > limit
