@@ -25,6 +25,7 @@ class Answering:
         "_closing",
         "_encoder",
         "_pending",
+        "_severed",
         "call",
         "chunked",
         "gone",
@@ -56,6 +57,7 @@ class Answering:
         self.sent = 0
         self._pending = b""
         self._closing = False
+        self._severed = False
         self._encoder: compress.Encoder | None = None
 
     def pause_writing(self) -> None:
@@ -172,16 +174,26 @@ class Answering:
     def cut(self, *, told: bool = True) -> None:
         """Close without the end of the framing, after what was sent: the client can tell that something is missing.
 
-        Without chunks it could not, so the connection is reset instead, unless it was `told` in an event.
+        Without chunks it could not, so the connection is reset instead, unless it was `told` in an event. A Unix socket
+        knows no reset: there the half of an event, or of JSON, is all that tells.
         """
         if not told and not self.chunked:
             sock = self.transport.get_extra_info("socket")
             if sock is not None and sock.family != socket.AF_UNIX:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                self._severed = self.transport.get_extra_info("sslcontext") is not None
         if self._pending:
             self.transport.write(self._pending)
             self._pending = b""
         self._closing = True
+
+    def close(self) -> None:
+        """Close the connection behind what was sent."""
+        if self._severed:
+            # TLS would say that this is the proper end. What was written leaves before the next turn of the loop.
+            self.loop.call_soon(self.transport.abort)
+        else:
+            self.transport.close()
 
     def _closes_after(self, call: Call) -> bool:
         if self._closing or not call.keep_alive or not call.complete or self.service.draining:

@@ -293,7 +293,7 @@ class ClientConnection(Attended):
         if not call.complete and not self._lingering:
             self._linger()
         elif self._closing:
-            self.transport.close()
+            self.close()
         elif self._queue and not self._advancing:
             # Its client has heard nothing of this call because of the one before it, which is no silence.
             self._queue[0].beaten_at = self.service.clock.now
