@@ -38,6 +38,28 @@ def test_SMG_09_slow_heads(silent):
 
 
 @pytest.mark.parametrize("used", [False, True])
+def test_SMG_09_a_head_in_single_bytes_has_the_same_time_in_all(used):
+    async def body():
+        async with scene(GOOD, more="timeouts: {client_head: 0.4s, idle: 5s}") as s:
+            client = await s.client()
+            if used:
+                assert (await client.post(PATH, CHAT)).status == 200
+            ended = asyncio.get_running_loop().create_task(client.read_until_close())
+            sent = 0
+            with suppress(ConnectionError):
+                for byte in post(b"x-a: " + b"b" * 10_000 + b"\r\n" + LENGTH):
+                    if ended.done():
+                        break
+                    await client.send(bytes([byte]))
+                    await asyncio.sleep(0.02)
+                    sent += 1
+            assert [answer.status for answer in answers_in(await ended)] == [408]
+            assert sent < 10_000
+
+    run(body())
+
+
+@pytest.mark.parametrize("used", [False, True])
 def test_SMG_09_empty_lines_are_no_head_and_no_life(used):
     # RFC 9112, 2.2: empty lines before a request are ignored.
     async def body():
