@@ -199,6 +199,8 @@ def error_event(event: Event) -> Fault:
     error: Any = body.get("error") if isinstance(body, dict) else None
     if isinstance(body, dict) and error is None and isinstance(body.get("response"), dict):
         error = body["response"].get("error")
+    if error is None and isinstance(body, dict) and (body.get("object") == "error" or body.get("type") == "error"):
+        error = body
     if isinstance(error, str):
         error = {"message": error}
     if not isinstance(error, dict):

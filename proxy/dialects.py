@@ -51,7 +51,7 @@ def judge_chat(event: Event) -> Sign:
     body = event.json()
     if not isinstance(body, dict):
         return Sign.NOTHING
-    if body.get("error"):
+    if _tells_error(body):
         return Sign.ERROR
     sign = Sign.NOTHING
     choices = body.get("choices")
@@ -78,9 +78,9 @@ def judge_messages(event: Event) -> Sign:
     body = event.json()
     if not isinstance(body, dict):
         return Sign.NOTHING
+    if _tells_error(body):
+        return Sign.ERROR
     match body.get("type"):
-        case "error":
-            return Sign.ERROR
         case "message_stop":
             return Sign.DONE
         case "message_delta":
@@ -93,9 +93,12 @@ def judge_messages(event: Event) -> Sign:
         case "content_block_start":
             block = _object(body.get("content_block"))
             return Sign.CONTENT if block.get("type") == "tool_use" or block.get("text") else Sign.NOTHING
-        case None:
-            return Sign.ERROR if body.get("error") else Sign.NOTHING
     return Sign.NOTHING
+
+
+def _tells_error(body: dict[str, Any]) -> bool:
+    """Whether an event is an error: one that holds an error object, or that is one, in either spelling of engines."""
+    return bool(body.get("error")) or body.get("type") == "error" or body.get("object") == "error"
 
 
 def _object(value: object) -> dict[str, Any]:
@@ -109,13 +112,13 @@ def judge_responses(event: Event) -> Sign:
     body = event.json()
     if not isinstance(body, dict):
         return Sign.NOTHING
+    if _tells_error(body):
+        return Sign.ERROR
     match body.get("type"):
-        case "error" | "response.failed":
+        case "response.failed":
             return Sign.ERROR
         case "response.completed" | "response.incomplete":
             return Sign.DONE
-        case None:
-            return Sign.ERROR if body.get("error") else Sign.NOTHING
         case str(kind) if kind.endswith(".delta") and body.get("delta"):
             return Sign.CONTENT
     return Sign.NOTHING

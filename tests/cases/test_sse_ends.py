@@ -196,3 +196,25 @@ def test_SSE_13_a_policy_has_the_last_word_on_a_terminal_event():
             assert (await s.ask()).status == 502
 
     run(body())
+
+
+BARE = event({"object": "error", "message": "too much", "type": "BadRequestError", "param": None, "code": 422})
+
+
+@pytest.mark.parametrize("plugin", ["Witness", "Tapped", "Editing"])
+def test_SSE_13_an_error_without_its_object_is_no_end(plugin):
+    """Older engines put the fields of an error at the top level, and `[DONE]` behind it."""
+
+    async def body():
+        async with scene(
+            sse_answer([ROLE, chat_chunk("a"), BARE, DONE]),
+            sse_answer([ROLE, BARE, DONE]),
+            plugins=f"[cases.witness:{plugin}]",
+        ) as s:
+            answer = await s.ask()
+            assert (answer.body, answer.complete) == (b"".join([ROLE, chat_chunk("a"), BARE]), False)
+            assert (await s.outcome()).status == 422
+            answer = await s.ask()
+            assert (answer.status, answer.json()["error"]["message"]) == (422, "too much")
+
+    run(body())
