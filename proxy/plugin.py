@@ -139,7 +139,7 @@ class Plugin(Generic[ConfigT]):
         raise NotImplementedError  # abstract
 
     def allow(self, call: Call, tries: Sequence[Attempt], why: str) -> bool:
-        """Whether a further attempt may start; every plugin must agree. `why` is retry or hedge: `on_request` refuses the first."""
+        """Whether a further attempt may start; every plugin must agree. `why` is retry or hedge."""
         raise NotImplementedError  # abstract
 
     def judge(self, call: Call, attempt: Attempt, prefix: Sequence[Event]) -> Verdict:
