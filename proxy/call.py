@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from tailrace.proxy.fault import INTERNAL, Failed, Fault, fault_of, overdue, timed_out, too_large
-from tailrace.proxy.framing import keep_ours
 from tailrace.proxy.head import Head, streaming_head
 from tailrace.proxy.outcome import Usage
 from tailrace.proxy.plugin import Key
@@ -192,13 +191,8 @@ class Call:
     def answer(self, head: Head) -> None:
         """Let plugins see and change the one head that goes to the client."""
         self.answered_head = head
-        hooks = self.chain.pipeline.on_answer
-        if hooks:
-            try:
-                for on_answer in hooks:
-                    on_answer(self, head)
-            finally:
-                keep_ours(head)
+        for on_answer in self.chain.pipeline.on_answer:
+            on_answer(self, head)
 
     def visit(self, now: float) -> None:
         """Called a few times a second while nothing is relayed: heartbeat and total limit."""

@@ -17,18 +17,11 @@ _LONG: Final = 512
 _lines: Final[dict[tuple[bytes, bytes], bytes]] = {}
 
 
-def keep_ours(head: Head) -> None:
-    """Drop what a plugin has put into a head that only the core can know: how the answer is framed, and its id."""
-    for name, _ in head.headers:
-        if name.lower() in _OURS:
-            head.headers = [pair for pair in head.headers if pair[0].lower() not in _OURS]
-            return
-
-
 def head_lines(head: Head, request_id: str) -> bytes:
     """Status line, headers and our request id, without framing headers and without the empty line.
 
-    A value with a line break in it (a plugin's mistake, or an attack through one) loses everything from there on.
+    A value with a line break in it (a plugin's mistake, or an attack through one) loses everything from there on. What
+    a plugin says of the framing or the id is left out: only the core can know.
     """
     lines = [_STATUS.get(head.status) or b"HTTP/1.1 %d \r\n" % head.status]
     for pair in head.headers:
@@ -41,8 +34,9 @@ def head_lines(head: Head, request_id: str) -> bytes:
 def _line_of(pair: tuple[bytes, bytes]) -> bytes:
     """A header line that was not written before."""
     name, value = pair
-    line = b"%b: %b\r\n" % (_one_line(name), _one_line(value))
-    if len(line) <= _LONG:
+    name = _one_line(name)
+    line = b"" if name.strip().lower() in _OURS else b"%b: %b\r\n" % (name, _one_line(value))
+    if len(pair[0]) + len(value) <= _LONG:
         if len(_lines) >= _REMEMBERED:
             _lines.clear()
         _lines[pair] = line

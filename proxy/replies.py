@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import orjson
 from tailrace.proxy.fault import Failed, Reject, Whose, bad_answer
-from tailrace.proxy.framing import keep_ours
 from tailrace.proxy.head import Reply, streaming_head
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.sse import ends_event
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 async def send_reply(call: Call, reply: Reply) -> Outcome:
     """Send a Reply through the answer phases."""
     head, client = reply.head, call.client
-    keep_ours(head)
     events = (head.get(b"content-type") or b"").startswith(b"text/event-stream")
     if client.started and not events:
         # A heartbeat has begun an event stream, and this is none.

@@ -11,7 +11,6 @@ from tailrace.proxy.errors import answer as error_answer
 from tailrace.proxy.errors import event as error_event
 from tailrace.proxy.fault import INTERNAL, Failed, Fault, Reject, Whose
 from tailrace.proxy.finish import finish
-from tailrace.proxy.framing import keep_ours
 from tailrace.proxy.harvest import ask
 from tailrace.proxy.intake import read_body
 from tailrace.proxy.outcome import Ending, Outcome
@@ -90,7 +89,6 @@ def _tell(call: Call, fault: Fault) -> Outcome:
         client.cut(told=told)
     else:
         head, body = error_answer(fault, anthropic=anthropic, request_id=call.id)
-        keep_ours(head)
         try:
             call.answer(head)
         except Exception:
