@@ -233,7 +233,6 @@ class StreamRelay(Sink):
 
     def _break_off(self, outcome: Outcome) -> None:
         self._close_upstream()
-        self._close_taps(outcome)
         self._resolve(outcome)
 
     @property
@@ -272,7 +271,7 @@ class StreamRelay(Sink):
 
     def _finish(self) -> None:
         outcome = Outcome(Ending.COMPLETED, self._attempt.status)
-        if not self._close_taps(outcome):
+        if self._taps is not None and not self._taps.close(outcome):
             self._fail(INTERNAL)
             return
         self._client.end()
@@ -281,10 +280,6 @@ class StreamRelay(Sink):
     def client_left(self) -> None:
         """The client closed its connection: so does the gateway, towards the worker, at once."""
         self._close_upstream()
-        self._close_taps(Outcome(Ending.CLIENT_GONE, 499))
-
-    def _close_taps(self, outcome: Outcome) -> bool:
-        return self._taps is None or self._taps.close(outcome)
 
     def _close_upstream(self) -> None:
         connection = self._attempt.connection
