@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +18,7 @@ from tailrace.proxy.drain import drain
 from tailrace.proxy.entry import chain_links
 from tailrace.proxy.fleet import Pool, Worker
 from tailrace.proxy.health import unreachable
+from tailrace.proxy.holding import Holdings
 from tailrace.proxy.hop import HopKey
 from tailrace.proxy.metrics import Segment
 from tailrace.proxy.pipeline import Link, Pipeline
@@ -46,7 +47,7 @@ class RelayProcess(Generic[SettingsT]):
         self.doors: list[Door] = []
         self.pools: dict[str, Pool] = {}
         self._generation = seat.generation - 1 if seat is not None else 0
-        self._lives: AsyncExitStack | None = None
+        self._holdings: Holdings | None = None
 
     def links(self, settings: SettingsT) -> Iterable[Link]:
         """The plugins of a configuration, in order."""
@@ -64,15 +65,14 @@ class RelayProcess(Generic[SettingsT]):
         """Build the chain of a configuration and start its plugins; on any error nothing has changed."""
         pipeline = Pipeline.of(self.links(settings))
         proposal = self.roster.propose(self.pools_of(settings), settings.timeouts)
-        lives = AsyncExitStack()
+        holdings = Holdings(self.service.plugin_failed)
+        await holdings.begin(pipeline.links)
         try:
-            for link in pipeline.links:
-                await lives.enter_async_context(link.plugin.running())
             chain = self.chain(settings, pipeline, proposal.pools, self._generation + 1)
         except BaseException:
-            await lives.aclose()
+            await holdings.close()
             raise
-        return StagedChain(self, settings, chain, proposal, lives)
+        return StagedChain(self, settings, chain, proposal, holdings)
 
     async def load(self, settings: SettingsT) -> Chain:
         """Build and put in place the chain of a configuration; on any error the present one stays."""
@@ -85,7 +85,7 @@ class RelayProcess(Generic[SettingsT]):
         self._generation = staged.chain.generation
         self.roster.adopt(staged.proposal)
         self.settings, self.pools = staged.settings, staged.proposal.pools
-        old, self._lives = self._lives, staged.lives
+        old, self._holdings = self._holdings, staged.holdings
         self.service.use(staged.chain, old)
 
     async def open(self, sockets: Sequence[socket.socket]) -> None:
@@ -117,8 +117,8 @@ class RelayProcess(Generic[SettingsT]):
             door.drop()
         await self.service.close()
         self.roster.close()
-        if self._lives is not None:
-            await self._lives.aclose()
+        if self._holdings is not None:
+            await self._holdings.close()
         self.service.metrics.close()
 
 
@@ -163,7 +163,7 @@ class StagedChain:
     settings: Any
     chain: Chain
     proposal: Proposal
-    lives: AsyncExitStack
+    holdings: Holdings
 
     def commit(self) -> None:
         """Put it in place."""
@@ -171,7 +171,7 @@ class StagedChain:
 
     async def discard(self) -> None:
         """Stop its plugins."""
-        await self.lives.aclose()
+        await self.holdings.close()
 
 
 class GatewayRole:

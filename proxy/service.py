@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from tailrace.proxy.limits import Limits
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.chain import Chain
     from tailrace.proxy.fault import Fault
+    from tailrace.proxy.holding import Holdings
     from tailrace.proxy.metrics import Segment
     from tailrace.proxy.outcome import Outcome
     from tailrace.proxy.server import ClientConnection
@@ -47,16 +47,16 @@ class Service:
         self.active = 0
         self._prefix = "req_" + os.urandom(6).hex()
         self._count = 0
-        self._retiring: dict[int, tuple[Chain, AsyncExitStack]] = {}
+        self._retiring: dict[int, tuple[Chain, Holdings]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def use(self, chain: Chain, old_lives: AsyncExitStack | None) -> None:
+    def use(self, chain: Chain, held: Holdings | None) -> None:
         """Serve new calls by `chain`; what the old one's plugins hold is closed once its last call is over."""
         old = getattr(self, "chain", None)
         self.chain = chain
         self.memory.limit = chain.limits.body_memory
-        if old is not None and old_lives is not None:
-            self._retiring[old.generation] = (old, old_lives)
+        if old is not None and held is not None:
+            self._retiring[old.generation] = (old, held)
             self.retire(old)
 
     def unready(self) -> list[str]:
@@ -117,8 +117,8 @@ class Service:
         """Close what a chain's plugins hold, if it is an old one that no call holds any more."""
         if chain.calls.count or chain.generation not in self._retiring:
             return
-        _, lives = self._retiring.pop(chain.generation)
-        task = self.loop.create_task(lives.aclose())
+        _, held = self._retiring.pop(chain.generation)
+        task = self.loop.create_task(held.close(), context=self.context.copy())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -129,7 +129,7 @@ class Service:
             if connection.transport is not None:
                 connection.transport.abort()
         await asyncio.sleep(0)
-        for _, lives in self._retiring.values():
-            await lives.aclose()
+        for _, held in self._retiring.values():
+            await held.close()
         if self._closing:
             await asyncio.wait(self._closing)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 
+import anyio
 import orjson
 import pytest
 from fakes import RawClient, Upstream, chat_answer, decoded, gateway, json_answer, run, yaml_for
+from tailrace.proxy import holding
 from tailrace.proxy.plugin import Plugin
 
 from cases.scene import CHAT, PATH, until
@@ -99,5 +102,160 @@ def test_LIF_04_an_offer_to_switch_protocols_counts_once():
                     Held.gates["a"].set()
                     assert (await client.read_answer()).status == 200
                 assert (chain.calls.count, process.service.memory.used) == (0, 0)
+
+    run(body())
+
+
+class Lives(Plugin[Config]):
+    """Begins and ends as the test says."""
+
+    Config = Config
+    how: Callable[[], AbstractAsyncContextManager[None]]
+    let_go: asyncio.Event
+
+    def running(self):
+        return Lives.how()
+
+
+async def fails_soon():
+    await asyncio.sleep(0.01)
+    raise KeyError("child")
+
+
+async def for_ever():
+    await asyncio.get_running_loop().create_future()
+
+
+async def through_all():
+    while True:
+        try:
+            await for_ever()
+        except asyncio.CancelledError:
+            if Lives.let_go.is_set():
+                raise
+
+
+@asynccontextmanager
+async def asyncio_group():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fails_soon())
+        yield
+
+
+@asynccontextmanager
+async def anyio_group():
+    async with anyio.create_task_group() as group:
+        group.start_soon(fails_soon)
+        yield
+
+
+@asynccontextmanager
+async def ends_early():
+    with suppress(asyncio.CancelledError):
+        asyncio.get_running_loop().call_later(0.01, asyncio.current_task().cancel)
+        yield
+
+
+@asynccontextmanager
+async def hangs_in_group():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(for_ever())
+        yield
+
+
+@asynccontextmanager
+async def hangs_for_good():
+    yield
+    await through_all()
+
+
+@asynccontextmanager
+async def fails_at_the_end():
+    yield
+    raise KeyError("end")
+
+
+@asynccontextmanager
+async def fails_at_the_start():
+    async with asyncio.TaskGroup() as group:
+        await group.create_task(fails_soon())
+    yield
+
+
+@asynccontextmanager
+async def hangs_at_the_start():
+    try:
+        await for_ever()
+    finally:
+        Lives.let_go.set()
+    yield
+
+
+PLUGINS = f"[{__name__}:Held, {__name__}:Lives]"
+
+
+@contextmanager
+def lives(how):
+    Held.gates, Held.seen, Held.living = {"a": asyncio.Event()}, [], []
+    Held.gates["a"].set()
+    Lives.how, Lives.let_go = staticmethod(how), asyncio.Event()
+    yield
+    assert Held.living == []
+
+
+@pytest.mark.parametrize("how", [asyncio_group, anyio_group, ends_early])
+def test_LIF_04_a_plugin_that_ends_while_in_use_is_reported_and_harms_nobody(how, caplog):
+    async def body():
+        loaded = asyncio.current_task()
+        with lives(how):
+            async with Upstream(GOOD) as upstream, gateway(yaml_for(upstream, plugins=PLUGINS)) as process:
+                await until(lambda: "ended while it was in use" in caplog.text, "the report")
+                assert ("child" in caplog.text) == (how is not ends_early)
+                async with RawClient(process.doors[0].shown) as client:
+                    assert (await client.post(PATH, {**CHAT, "user": "a"})).status == 200
+                assert loaded.cancelling() == 0
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (hangs_in_group, ["is not closed after 0.02 s and is cancelled"]),
+        (hangs_for_good, ["is not closed after 0.02 s and is cancelled", "is left to itself"]),
+        (fails_at_the_end, ["failed while it was closed"]),
+    ],
+)
+def test_LIF_04_a_plugin_that_cannot_be_closed_holds_nothing_up(how, said, caplog, monkeypatch):
+    monkeypatch.setattr(holding, "CLOSE_LIMIT", 0.02)
+
+    async def body():
+        with lives(how):
+            async with Upstream(GOOD) as upstream:
+                yaml = yaml_for(upstream, plugins=PLUGINS)
+                async with gateway(yaml) as process:
+                    await process.load(decoded(yaml))
+                    await until(lambda: len(Held.living) == 1, "the first one was not closed")
+                assert [caplog.text.count(text) for text in said] == [2] * len(said)
+        Lives.let_go.set()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            if "Holding" in repr(task):
+                task.cancel()
+
+    run(body())
+
+
+def test_LIF_04_a_plugin_that_does_not_start_refuses_the_configuration_and_closes_the_others():
+    async def body():
+        async with Upstream(GOOD) as upstream:
+            async with gateway(yaml_for(upstream)) as process:
+                with lives(fails_at_the_start), pytest.raises(ExceptionGroup):
+                    await process.load(decoded(yaml_for(upstream, plugins=PLUGINS)))
+                with lives(hangs_at_the_start):
+                    with pytest.raises(TimeoutError):
+                        async with asyncio.timeout(0.05):
+                            await process.load(decoded(yaml_for(upstream, plugins=PLUGINS)))
+                    assert Lives.let_go.is_set()
+                assert process.service.chain.generation == 1
 
     run(body())
