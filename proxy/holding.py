@@ -48,7 +48,9 @@ class Holding:
     def _ended(self, error: BaseException | None) -> None:
         name = self._link.name
         if not self._begun.done():
-            self._begun.set_exception(error if isinstance(error, Exception) else _Broken(f"plugin '{name}': {error!r}"))
+            self._begun.set_exception(
+                error if isinstance(error, Exception) else RuntimeError(f"plugin '{name}': {error!r}")
+            )
         elif not self._closing:
             log.error("plugin '%s' ended while it was in use: what it held is gone", name, exc_info=error)
             self._failed(name)
@@ -69,10 +71,6 @@ class Holding:
         await asyncio.wait({self._task}, timeout=CLOSE_LIMIT)
         if not self._task.done():
             log.error("plugin '%s' goes on although it was cancelled, and is left to itself", self._link.name)
-
-
-class _Broken(Exception):
-    """A plugin that cancelled itself, or wanted to end the process, when it was to begin."""
 
 
 class Holdings:
