@@ -9,27 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import orjson
+from tailrace.plugins.access_log_line import line_of
 from tailrace.plugins.access_log_writer import Writer
 from tailrace.proxy.config import At, AtLeast, setting
-from tailrace.proxy.errors import code_of
 from tailrace.proxy.plugin import Plugin
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.outcome import Outcome
-
-_LABEL = 64
-_NAME = 128
-_UNSAFE = re.compile(r"[^\x20-\x7e]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,43 +97,4 @@ class AccessLog(Plugin[Config]):
         if second != self._second:
             self._second = second
             self._prefix = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
-        started = call.started_ns
-        line: dict[str, Any] = {
-            "time": f"{self._prefix}{ms:03d}Z",
-            "request_id": call.id,
-            "client": call.peer.address,
-            "method": call.head.method,
-            "route": call.route.name,
-            "path": call.route.path,
-            "status": outcome.status,
-            "ending": outcome.ending.value,
-            "duration_ms": (outcome.finished_ns - started) // 1000 / 1000,
-            "stream": call.stream,
-            "attempts": len(call.tries),
-            "bytes_in": call.size,
-            "generation": call.chain.generation,
-        }
-        if call.model:
-            line["model"] = call.model[:_NAME]
-        if call.tries:
-            attempt = (call.race and call.race.winner) or call.tries[-1]
-            line["worker"] = attempt.worker.name
-            line["served_model"] = attempt.entry.served
-        elif call.source:
-            line["source"] = call.source
-        if outcome.first_content_ns:
-            line["ttft_ms"] = (outcome.first_content_ns - started) // 1000 / 1000
-        if outcome.delivered_bytes:
-            line["bytes_out"] = outcome.delivered_bytes
-        fault = outcome.fault
-        if fault is not None:
-            line["fault"] = fault.kind
-            line["whose"] = fault.whose.value
-            line["code"] = code_of(fault)
-        usage = outcome.usage
-        if usage is not None:
-            line["usage"] = {"prompt": usage.prompt, "completion": usage.completion, "cached": usage.cached}
-        label = call.head.folded.get(b"x-request-id")
-        if label is not None:
-            line["client_request_id"] = _UNSAFE.sub("?", label[:_LABEL].decode("latin-1"))
-        self._put(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        self._put(line_of(call, outcome, f"{self._prefix}{ms:03d}Z"))

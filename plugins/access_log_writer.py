@@ -42,6 +42,7 @@ class Writer(threading.Thread):
         self._finishing = False
         self._fd = 1
         self._regular = False
+        self._piece = PIPE
         self._file = (0, 0)
         self._rest = b""
         self._torn = False
@@ -135,8 +136,8 @@ class Writer(threading.Thread):
             poll.register(self._fd, select.POLLOUT)
             if not poll.poll(INTERVAL * 1000):
                 return False
-            if len(piece) > PIPE:
-                piece = piece[: piece.rfind(b"\n", 0, PIPE) + 1 or PIPE]
+            if len(piece) > self._piece:
+                piece = piece[: piece.rfind(b"\n", 0, self._piece) + 1 or self._piece]
         try:
             written = os.write(self._fd, piece)
         except BlockingIOError:
@@ -153,6 +154,7 @@ class Writer(threading.Thread):
             self._fd = os.open(self._path, flags, 0o640)
         found = os.fstat(self._fd)
         self._regular = stat.S_ISREG(found.st_mode)
+        self._piece = PIPE if stat.S_ISFIFO(found.st_mode) else 2 * BATCH
         self._file = (found.st_dev, found.st_ino)
 
     def _follow_rotation(self) -> None:

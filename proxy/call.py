@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from tailrace.proxy.fault import INTERNAL, Failed, Fault, fault_of, overdue, timed_out, too_large
 from tailrace.proxy.head import Head, streaming_head
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from tailrace.proxy.server import ClientConnection
     from tailrace.proxy.taps import Taps
 
-log = logging.getLogger("tailrace")
+log: Final = logging.getLogger("tailrace")
 T = TypeVar("T")
 P = ParamSpec("P")
+_NEVER: Final = float("inf")
 
 
 class Call:
@@ -81,7 +82,7 @@ class Call:
         self.started_ns = time.monotonic_ns()
         self.beaten_at = now = client.service.clock.now
         total = chain.timeouts.total
-        self.deadline = now + total if total else float("inf")
+        self.deadline = now + total if total else _NEVER
         self.tries: list[Attempt] = []
         self._parts: list[bytes] = []
 

@@ -11,13 +11,11 @@ _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 _STRING: Final = re.compile(rb'"[^"]*"')
 _STEP: Final = {ord("["): 1, ord("]"): -1}
 _PASSES: Final = 8
-_SMALL: Final = 8192
 
 
 def too_deep(raw: bytes, limit: int) -> bool:
     """Whether valid JSON nests deeper than `limit`; exact, whatever its strings contain."""
-    many = raw.count(b"{") + raw.count(b"[") > limit if len(raw) < _SMALL else _more_than(raw, limit)
-    return many and _depth_above(_brackets(raw), limit)
+    return _more_than(raw, limit) and _depth_above(_brackets(raw), limit)
 
 
 def _more_than(raw: bytes, limit: int) -> bool:

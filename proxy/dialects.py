@@ -28,7 +28,8 @@ class Sign(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One API's way of streaming; `needles` are always four, so that the relay can test them unrolled.
+    """One API's way of streaming; `needles` are always four, so that the relay can test them unrolled. Behind
+    `mark` comes the text that an event brings.
 
     `conclusive` says that the terminal event itself vouches for a whole answer, be it an empty one.
     """
@@ -36,9 +37,16 @@ class Dialect:
     name: str
     judge: Callable[[Event], Sign]
     needles: tuple[bytes, bytes, bytes, bytes]
+    mark: bytes
     anthropic: bool = False
     conclusive: bool = False
     heartbeat: bytes = b": heartbeat\n\n"
+
+    def silent(self, data: bytes) -> bool:
+        """Whether none of the needles is there."""
+        # `find`, because `in` first tries the needle as a number, by way of an exception.
+        first, second, third, fourth = self.needles
+        return data.find(first) < 0 and data.find(second) < 0 and data.find(third) < 0 and data.find(fourth) < 0
 
 
 def judge_chat(event: Event) -> Sign:
@@ -126,12 +134,13 @@ def judge_responses(event: Event) -> Sign:
 
 _CHAT_NEEDLES: Final = (b'_reason":"', b'_reason": "', b'"error"', b"[DONE]")
 
-CHAT: Final = Dialect("chat", judge_chat, _CHAT_NEEDLES)
-COMPLETIONS: Final = Dialect("completions", judge_chat, _CHAT_NEEDLES)
+CHAT: Final = Dialect("chat", judge_chat, _CHAT_NEEDLES, b'"content":"')
+COMPLETIONS: Final = Dialect("completions", judge_chat, _CHAT_NEEDLES, b'"text":"')
 MESSAGES: Final = Dialect(
     "messages",
     judge_messages,
     (b'"message_stop"', b'"message_delta"', b'"error"', b'"error"'),
+    b'"text":"',
     anthropic=True,
     heartbeat=b'event: ping\ndata: {"type": "ping"}\n\n',
 )
@@ -139,5 +148,6 @@ RESPONSES: Final = Dialect(
     "responses",
     judge_responses,
     (b'"response.completed"', b'"response.incomplete"', b'"error"', b'"response.failed"'),
+    b'"delta":"',
     conclusive=True,
 )

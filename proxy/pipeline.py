@@ -74,6 +74,7 @@ class Pipeline:
     on_stream: tuple[Callable[[Call, Head], Tap | None], ...]
     on_complete: tuple[tuple[str, Callable[[Call, Outcome], None]], ...]
     needs: Needs
+    asks: bool
     links: tuple[Link, ...]
 
     @classmethod
@@ -107,6 +108,7 @@ class Pipeline:
             on_stream=_bound("on_stream", outward),
             on_complete=tuple((link.name, _guarded(link, "on_complete")) for link in _having("on_complete", outward)),
             needs=needs,
+            asks=needs is not Needs.NOTHING,
             links=links,
         )
 

@@ -39,7 +39,7 @@ async def serve(call: Call) -> None:
         if local is None:
             read_body(call)
         reply = await admit(call) if pipeline.on_request else None
-        if pipeline.needs:
+        if pipeline.asks:
             call.harvest = ask(call)
         if reply is None and local is not None:
             reply = local(call)

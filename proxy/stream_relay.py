@@ -17,6 +17,7 @@ from tailrace.proxy.errors import event as error_event
 from tailrace.proxy.fault import INTERNAL, Fault, Whose, false_end, fault_of, timed_out
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.owed import SILENCE, Owed
+from tailrace.proxy.pattern import Pattern
 from tailrace.proxy.sink import Sink
 from tailrace.proxy.sse import Event, Splitter
 from tailrace.proxy.stride import Signal
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger("tailrace")
 TAIL: Final = 4 << 20  # of an event that is not whole yet, so that it can be judged when it is
+LESSONS: Final = 4
+"""How often a stream's pattern is learnt: the first chunks of a stream are unlike the rest."""
 GRACE: Final = 1.0
 
 
@@ -38,14 +41,13 @@ class StreamRelay(Sink):
     __slots__ = (
         "_attempt",
         "_client",
+        "_dialect",
         "_done_at",
         "_gap",
-        "_n1",
-        "_n2",
-        "_n3",
-        "_n4",
+        "_lessons",
         "_owed",
         "_passed",
+        "_pattern",
         "_plain",
         "_raw",
         "_send",
@@ -71,13 +73,14 @@ class StreamRelay(Sink):
         self._sse = attempt.streaming
         self._tail = b""
         self._passed = 0
+        self._pattern: Pattern | None = None
+        self._lessons = LESSONS
         self._owed: Owed | None = None
         self._unpaid = False
         self._terminal = False
         self._done_at = 0.0
         self._gap = call.chain.timeouts.gap
-        if call.route.dialect is not None:
-            self._n1, self._n2, self._n3, self._n4 = call.route.dialect.needles
+        self._dialect = call.route.dialect
 
     def attach(self) -> None:
         """Take over the exchange, with what the attempt has held back so far."""
@@ -122,19 +125,13 @@ class StreamRelay(Sink):
         """Not called: the head came before the commit."""
 
     def on_chunks(self, chunks: bytes, count: int) -> None:
-        # The usual read goes on as it came. (`find`: `in` first tries the needle as a number, by way of an exception.)
-        if (
-            count == 1
-            and self._plain
-            and chunks.endswith(b"\n\n\r\n")
-            and chunks.find(self._n1) < 0
-            and chunks.find(self._n2) < 0
-            and chunks.find(self._n3) < 0
-            and chunks.find(self._n4) < 0
-        ):
-            self._passed += len(chunks)
-            self._write(chunks)
-            return
+        # The usual read goes on as it came.
+        if count == 1 and self._plain:
+            pattern = self._pattern
+            if (pattern is not None and pattern.fits(chunks)) or self._is_plain(chunks):
+                self._passed += len(chunks)
+                self._write(chunks)
+                return
         data = unframe(chunks)
         if self._plain and data.endswith(b"\n\n") and not self._needs_look(data):
             self._passed += len(chunks)
@@ -142,15 +139,16 @@ class StreamRelay(Sink):
         else:
             self.on_data(data)
 
+    def _is_plain(self, chunk: bytes) -> bool:
+        if not chunk.endswith(b"\n\n\r\n") or self._needs_look(chunk):
+            return False
+        if self._lessons:
+            self._lessons -= 1
+            self._pattern = None if self._dialect is None else Pattern.of(chunk, self._dialect.mark)
+        return True
+
     def _needs_look(self, data: bytes) -> bool:
-        return (
-            data.find(self._n1) >= 0
-            or data.find(self._n2) >= 0
-            or data.find(self._n3) >= 0
-            or data.find(self._n4) >= 0
-            or self._terminal
-            or self._unpaid
-        )
+        return self._terminal or (self._dialect is not None and not self._dialect.silent(data))
 
     def on_data(self, data: bytes) -> None:
         if not self._sse:
@@ -175,7 +173,7 @@ class StreamRelay(Sink):
 
     def _inspect(self, whole: bytes, shown: int) -> bool:
         """Judge every whole event; send what may be sent. False: the stream is over for the client."""
-        dialect = self.call.route.dialect
+        dialect = self._dialect
         assert dialect is not None
         if self._terminal:
             return False

@@ -86,10 +86,15 @@ class Stride(Tasklike):
                 error = self._cancellation()
         self._waits = None
         loop = self._loop
-        outer = current_task(loop)
-        if outer is not None:
-            _leave_task(loop, outer)
-        _enter_task(loop, self)  # type: ignore[arg-type]
+        outer: asyncio.Task[Any] | None = None
+        try:
+            _enter_task(loop, self)  # type: ignore[arg-type]
+        except RuntimeError:
+            # A step taken from within another task, which is the current one again afterwards.
+            outer = current_task(loop)
+            if outer is not None:
+                _leave_task(loop, outer)
+            _enter_task(loop, self)  # type: ignore[arg-type]
         self._running = True
         entered = self._entered
         try:

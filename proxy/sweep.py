@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
+from typing import Final, Protocol
 
-log = logging.getLogger("tailrace")
-TICK = 0.05
-LANES = 4
+log: Final = logging.getLogger("tailrace")
+TICK: Final = 0.05
+LANES: Final = 4
 
 
 class Clock:

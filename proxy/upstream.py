@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
-from tailrace.proxy import wire
 from tailrace.proxy.fault import INTERNAL, Fault, bad_answer, connection_lost, fault_of
+from tailrace.proxy.receiving import CHUNKS, HEAD, REST, Receiving
 from tailrace.proxy.wire import WireError
 
 if TYPE_CHECKING:
@@ -21,55 +21,37 @@ if TYPE_CHECKING:
     from tailrace.proxy.stride import Stride
     from tailrace.proxy.sweep import Clock, Watched
 
-_size_of: Final = wire.SIZES.get
 log: Final = logging.getLogger("tailrace")
 STALE: Final = 0.25
-HOLD_CHUNK: Final = 16 * 1024
-"""How much of a chunk that has not wholly arrived is kept back; a larger one is passed on in pieces."""
 
 
-class UpstreamConnection:
-    """A connection of one pool; `sink` is None while it rests there.
+class UpstreamConnection(Receiving):
+    """A connection of one pool.
 
     `stride` is the sink's where plugins' code may run as bytes come, which has to see its own call's context.
-    `manner` says what is unusual about the answer being waited for: BODILESS, one to HEAD, ends with its head whatever
-    that says; of a VERBATIM one every header is of use.
     """
 
     __slots__ = (
-        "_buffer",
-        "_keep_alive",
         "_lane",
-        "_left",
-        "_receive",
         "clock",
         "closed",
-        "got_bytes",
-        "manner",
         "opened",
         "pool",
         "rested",
-        "sink",
         "stride",
         "touched",
         "transport",
     )
 
     def __init__(self, pool: ConnectionPool, clock: Clock) -> None:
+        super().__init__()
         self.pool = pool
         self.clock = clock
-        self.sink: Sink | None = None
         self.stride: Stride | None = None
         self.transport: asyncio.Transport | None = None
         self.touched = self.opened = clock.now
         self.rested = False
         self.closed = False
-        self.got_bytes = False
-        self.manner = 0
-        self._buffer = b""
-        self._left = 0
-        self._keep_alive = False
-        self._receive: Callable[[Sink, bytes], None] = self._in_head
         self._lane: set[Watched] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -84,7 +66,7 @@ class UpstreamConnection:
         self.sink = sink
         self.touched = self.clock.now
         self.got_bytes = False
-        self._receive = self._in_head
+        self._state = HEAD
         if len(body) > 16384:
             transport.writelines((head, body))
         else:
@@ -99,7 +81,10 @@ class UpstreamConnection:
         self.touched = self.clock.now
         try:
             if self.stride is None:
-                self._receive(sink, data)
+                if self._state == CHUNKS:
+                    self._in_chunks(sink, data)
+                else:
+                    self._receive(sink, data)
             else:
                 self.stride.within(self._receive, sink, data)
         except WireError as error:
@@ -110,121 +95,6 @@ class UpstreamConnection:
             if fault is INTERNAL:
                 log.exception("a plugin failed on the answer of a worker")
             self._fail(fault)
-
-    # One method for each state of the answer being received.
-
-    def _in_head(self, sink: Sink, data: bytes) -> None:
-        self.got_bytes = True
-        if self._buffer:
-            data = self._buffer + data
-            self._buffer = b""
-        start = 0
-        while True:
-            end = data.find(b"\r\n\r\n", start)
-            if end < 0:
-                if len(data) - start > wire.MAX_HEAD:
-                    raise WireError("its head is too large")
-                self._buffer = data[start:]
-                return
-            head = wire.parse_head(data[start:end])
-            if head.status >= 200:
-                break
-            if head.status == 101:
-                raise WireError("it switches protocols")
-            start = end + 4
-        rest = data[end + 4 :]
-        length = head.length
-        if self.manner:
-            if self.manner & wire.VERBATIM:
-                head.headers = wire.all_headers(data[start:end])
-            if self.manner & wire.BODILESS:
-                length = 0
-            self.manner = 0
-        self._left = length
-        self._keep_alive = head.keep_alive
-        if length == wire.CHUNKED:
-            self._receive = self._in_chunks
-        elif length == wire.UNTIL_CLOSE:
-            self._receive = self._in_rest
-        else:
-            self._receive = self._in_length
-        sink.on_head(head)
-        if (rest or length == 0) and self.sink is not None:
-            self._receive(self.sink, rest)
-
-    def _in_length(self, sink: Sink, data: bytes) -> None:
-        left = self._left = self._left - len(data)
-        if left > 0:
-            sink.on_data(data)
-            return
-        if left < 0:
-            self._keep_alive = False
-            data = data[:left]
-        if data:
-            sink.on_data(data)
-        # Another sink may have taken over meanwhile: at the commit, the relay does.
-        if self.sink is not None:
-            self._finish(self.sink)
-
-    def _in_rest(self, sink: Sink, data: bytes) -> None:
-        sink.on_data(data)
-
-    def _in_chunks(self, sink: Sink, data: bytes) -> None:
-        if self._buffer:
-            data = self._buffer + data
-            self._buffer = b""
-        else:
-            # The usual read of a stream is exactly one chunk.
-            line_end = data.find(b"\r\n")
-            size = _size_of(data[:line_end])
-            if size is not None and line_end + 4 + size == len(data) and data.endswith(b"\r\n"):
-                sink.on_chunks(data, 1)
-                return
-        at, count, end = wire.walk_chunks(data)
-        if end == wire.EXTENDED:
-            data = wire.without_extensions(data)
-            at, count, end = wire.walk_chunks(data)
-        if at == len(data):
-            sink.on_chunks(data, count)
-            return
-        if at:
-            sink.on_chunks(data[:at], count)
-        if end >= 0:
-            self._receive = self._in_trailers
-            if self.sink is not None:
-                self._in_trailers(self.sink, data[end:])
-            return
-        self._buffer = data[at:]
-        if len(self._buffer) > HOLD_CHUNK and self.sink is not None:
-            self._split(self.sink)
-
-    def _split(self, sink: Sink) -> None:
-        """Pass on what is there of a large chunk, as a chunk of its own."""
-        size, start = wire.first_size(self._buffer)
-        there = len(self._buffer) - start
-        if size < 0 or there < 1 or there >= size:
-            return
-        piece = self._buffer[start:]
-        self._buffer = b"%x\r\n" % (size - there)
-        sink.on_chunks(wire.frame(piece), 1)
-
-    def _in_trailers(self, sink: Sink, data: bytes) -> None:
-        """Behind the last chunk: trailers are dropped, an empty line ends the answer."""
-        data = self._buffer + data
-        self._buffer = b""
-        while True:
-            end = data.find(b"\r\n")
-            if end < 0:
-                if len(data) > wire.MAX_HEAD:
-                    raise WireError("its trailers are too large")
-                self._buffer = data
-                return
-            line, data = data[:end], data[end + 2 :]
-            if not line:
-                break
-        if data:
-            self._keep_alive = False
-        self._finish(sink)
 
     def _finish(self, sink: Sink) -> None:
         self.sink = self.stride = None
@@ -281,7 +151,7 @@ class UpstreamConnection:
         sink, self.sink = self.sink, None
         if sink is None:
             return
-        if exc is None and self.got_bytes and self._receive == self._in_rest:
+        if exc is None and self.got_bytes and self._state == REST:
             self._tell(sink.on_end)
         else:
             # A connection that had rested and is lost at once was closed before the request came; one that is lost

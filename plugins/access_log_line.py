@@ -1,0 +1,108 @@
+"""The line of a finished call: text put together, which takes a tenth of what a dictionary and its encoding take."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import orjson
+from tailrace.proxy.errors import code_of
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.outcome import Outcome
+
+_LABEL: Final = 64
+_NAME: Final = 128
+_UNSAFE: Final = re.compile(r"[^\x20-\x7e]")
+_REMEMBERED: Final = 4096
+_texts: Final[dict[str, str]] = {}
+_THOUSANDTHS: Final = [f".{part:03d}" for part in range(1000)]
+
+
+def line_of(call: Call, outcome: Outcome, time: str) -> bytes:
+    """JSON and a line feed; `time` is written as it is."""
+    head = call.head
+    route = call.route
+    started = call.started_ns
+    pieces = [
+        '{"time":"',
+        time,
+        '","request_id":"',
+        call.id,
+        '","client":',
+        _text(call.peer.address),
+        ',"method":"',
+        head.method,
+        '","route":',
+        _text(route.name),
+        ',"path":',
+        _text(route.path),
+        ',"status":',
+        str(outcome.status),
+        ',"ending":',
+        _text(outcome.ending),
+        ',"duration_ms":',
+        _ms(outcome.finished_ns - started),
+        ',"stream":true' if call.stream else ',"stream":false',
+        ',"attempts":',
+        str(len(call.tries)),
+        ',"bytes_in":',
+        str(call.size),
+        ',"generation":',
+        str(call.chain.generation),
+    ]
+    if call.model:
+        pieces += (',"model":', _text(call.model[:_NAME]))
+    if call.tries:
+        attempt = call.tries[-1]
+        race = call.race
+        if race is not None and race.winner is not None:
+            attempt = race.winner
+        pieces += (',"worker":', _text(attempt.worker.name), ',"served_model":', _text(attempt.entry.served))
+    elif call.source:
+        pieces += (',"source":', _text(call.source))
+    if outcome.first_content_ns:
+        pieces += (',"ttft_ms":', _ms(outcome.first_content_ns - started))
+    if outcome.delivered_bytes:
+        pieces += (',"bytes_out":', str(outcome.delivered_bytes))
+    if outcome.fault is not None or outcome.usage is not None:
+        pieces.append(_end(outcome))
+    label = head.folded.get(b"x-request-id")
+    if label is not None:
+        pieces += (',"client_request_id":', _json(_UNSAFE.sub("?", label[:_LABEL].decode("latin-1"))))
+    pieces.append("}\n")
+    return "".join(pieces).encode()
+
+
+def _end(outcome: Outcome) -> str:
+    """What went wrong and what was used, where that is known."""
+    line = ""
+    fault = outcome.fault
+    if fault is not None:
+        line += f',"fault":{_text(fault.kind)},"whose":{_text(fault.whose)},"code":{_json(code_of(fault))}'
+    usage = outcome.usage
+    if usage is not None:
+        line += f',"usage":{{"prompt":{usage.prompt},"completion":{usage.completion},"cached":{usage.cached}}}'
+    return line
+
+
+def _ms(ns: int) -> str:
+    """Nanoseconds as milliseconds, to the microsecond."""
+    us = ns // 1000
+    return str(us // 1000) + _THOUSANDTHS[us % 1000]
+
+
+def _text(text: str) -> str:
+    """A string as JSON; the few that lines repeat are remembered."""
+    known = _texts.get(text)
+    if known is None:
+        known = _json(text)
+        if len(_texts) >= _REMEMBERED:
+            _texts.clear()
+        _texts[text] = known
+    return known
+
+
+def _json(value: str | int) -> str:
+    return orjson.dumps(value).decode()
