@@ -11,6 +11,7 @@ _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 _STRING: Final = re.compile(rb'"[^"]*"')
 _STEP: Final = {ord("["): 1, ord("]"): -1}
 _PASSES: Final = 8
+_SMALL: Final = 2048
 
 
 def too_deep(raw: bytes, limit: int) -> bool:
@@ -20,6 +21,8 @@ def too_deep(raw: bytes, limit: int) -> bool:
 
 def _more_than(raw: bytes, limit: int) -> bool:
     """Whether more than `limit` brackets open, strings included: most bodies stop here."""
+    if len(raw) < _SMALL:
+        return len(raw.split(b"{")) + len(raw.split(b"[")) - 2 > limit
     count = 0
     for bracket in (b"{", b"["):
         at = raw.find(bracket)

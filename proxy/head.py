@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Final
 
 from tailrace.proxy.outcome import Usage
 
@@ -98,10 +99,15 @@ class Head:
         self.headers = [pair for pair in self.headers if pair[0] != name]
 
 
+_STREAMING: Final = ((b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no"))
+_OF_STREAMS: Final = (b"cache-control", b"x-accel-buffering")
+
+
 def streaming_head(head: Head) -> None:
     """Say what every stream says, so that nothing on the way buffers or transforms it."""
-    head.set(b"cache-control", b"no-cache, no-transform")
-    head.set(b"x-accel-buffering", b"no")
+    headers = [pair for pair in head.headers if pair[0] not in _OF_STREAMS]
+    headers += _STREAMING
+    head.headers = headers
 
 
 class Reply:

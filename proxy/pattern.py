@@ -6,6 +6,11 @@ no quote between them, the string is all that differs: whatever the dialect look
 
 from __future__ import annotations
 
+from typing import Final
+
+# A number: bytes look for a number at once, and for bytes only after they have failed to read them as one.
+_QUOTE: Final = ord('"')
+
 
 class Pattern:
     """One chunk's bytes before and behind its text, from the end of its size line on."""
@@ -24,8 +29,8 @@ class Pattern:
         return (
             end >= self._start
             and chunk.endswith(self._trail)
-            and chunk.startswith(self._lead, self._at)
-            and chunk.find(b'"', self._start, end) < 0
+            and chunk[self._at : self._start] == self._lead
+            and _QUOTE not in chunk[self._start : end]
         )
 
     @classmethod

@@ -14,6 +14,7 @@ import orjson
 # closed the event is an empty line at the start of the next one, which the grammar ignores.
 _END: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
+_CR: Final = ord("\r")  # a number: bytes are looked for only after they have failed to be read as one
 BOM: Final = b"\xef\xbb\xbf"
 _ENDS: Final = (b"\n\n", b"\n\r\n", b"\r\r", b"\n\r", b"\r\r\n")
 
@@ -65,7 +66,7 @@ class Event:
 
 
 def _payload(raw: bytes) -> bytes:
-    if raw.startswith(b"data: ") and raw.find(b"\n") >= len(raw) - 2 and b"\r" not in raw:
+    if raw.startswith(b"data: ") and raw.find(b"\n") >= len(raw) - 2 and _CR not in raw:
         return raw[6:].rstrip(b"\n")  # the one shape that engines send nearly always
     lines = []
     for line in _LINE.split(raw.removeprefix(BOM)):
@@ -92,7 +93,7 @@ class Splitter:
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that `data` completes."""
-        if not self.rest and data.endswith(b"\n\n") and b"\r" not in data:
+        if not self.rest and data.endswith(b"\n\n") and _CR not in data:
             return [Event(piece + b"\n\n") for piece in data[:-2].split(b"\n\n")]
         buffer = self.rest + data
         events = []

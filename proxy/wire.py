@@ -99,6 +99,9 @@ def parse_head(head: bytes) -> ParsedHead:
             if line.startswith(b"content-length: "):
                 _read_length(parsed, line[16:])
                 continue
+            if line == b"transfer-encoding: chunked" and parsed.length == UNTIL_CLOSE:
+                parsed.length = CHUNKED
+                continue
             known = _read_line(parsed, line)
         pair, kind = known
         if pair is not None:
@@ -221,9 +224,10 @@ def walk_chunks(data: bytes) -> tuple[int, int, int]:
             if total - at >= 1024:
                 raise WireError("a chunk size line is too long")
             break
-        size = size_of(data[at:line_end])
+        line = data[at:line_end]
+        size = size_of(line)
         if size is None:
-            size = _odd_size(data[at:line_end])
+            size = 0 if line == b"0" else _odd_size(line)
             if size == 0:
                 return at, count, line_end + 2
             if data.find(b";", at, line_end) >= 0:
@@ -254,6 +258,11 @@ def without_extensions(data: bytes) -> bytes:
     return b"".join(parts)
 
 
+def _size(line: bytes) -> int:
+    size = SIZES.get(line)
+    return _odd_size(line) if size is None else size
+
+
 def _odd_size(line: bytes) -> int:
     found = _SIZE_LINE.match(line)
     if found is None:
@@ -272,14 +281,14 @@ def first_size(data: bytes) -> tuple[int, int]:
 def unframe(chunks: bytes) -> bytes:
     """The payload of whole chunks."""
     line_end = chunks.find(b"\r\n")
-    if _odd_size(chunks[:line_end]) + line_end + 4 == len(chunks):
+    if _size(chunks[:line_end]) + line_end + 4 == len(chunks):
         return chunks[line_end + 2 : -2]
     parts = []
     at = 0
     total = len(chunks)
     while at < total:
         line_end = chunks.find(b"\r\n", at)
-        size = _odd_size(chunks[at:line_end])
+        size = _size(chunks[at:line_end])
         parts.append(chunks[line_end + 2 : line_end + 2 + size])
         at = line_end + 4 + size
     return b"".join(parts)
