@@ -6,10 +6,11 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11) python3.11)
 VENV := .venv
 BIN := $(VENV)/bin
 LINKS := $(VENV)/src/tailrace
+COMPILED := $(VENV)/compiled
 TAILRACE_VLLM_DIR ?= /var/tmp/tailrace-vllm
 ARGS ?=
 
-.PHONY: demo test check bench bench-full test-vllm fuzz fuzz-short kills kills-short lock schema
+.PHONY: demo test test-compiled check bench bench-full test-vllm fuzz fuzz-short kills kills-short lock schema
 
 ## Run it
 
@@ -20,6 +21,10 @@ demo: $(VENV)/ready
 
 test: $(VENV)/ready-dev
 	$(BIN)/pytest --ignore=tests/real_vllm --ignore=tests/fuzz --ignore=tests/kills $(ARGS)
+
+# The same against the compiled modules, as a wheel has them.
+test-compiled: $(VENV)/ready-dev $(COMPILED)/ready
+	$(COMPILED)/bin/python -m pytest -m 'not interpreted' tests/proxy tests/cases tests/plugins tests/worker $(ARGS)
 
 check: $(VENV)/ready-dev $(LINKS)
 	$(BIN)/ruff check .
@@ -48,9 +53,10 @@ kills-short: $(VENV)/ready-dev
 
 ## Measure it
 
-bench: $(VENV)/ready
+# Of the compiled gateway, as a wheel brings it; `interpreted` among the proxies is the same uncompiled.
+bench: $(COMPILED)/ready
 	$(BIN)/python loadtests/bench/compare.py --quick $(ARGS)
-bench-full: $(VENV)/ready
+bench-full: $(COMPILED)/ready
 	$(BIN)/python loadtests/bench/compare.py $(ARGS)
 
 ## Keep it
@@ -72,6 +78,17 @@ $(VENV)/ready: pyproject.toml
 
 $(VENV)/ready-dev: pyproject.toml $(VENV)/ready
 	$(BIN)/pip install -q --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+# A wheel of the present files in an environment of its own, which borrows what it needs from the first: a .pth file's
+# folder lends its packages, but not the link to this tree, which is a .pth file itself.
+$(COMPILED)/ready: $(VENV)/ready-dev setup.py $(wildcard proxy/*.py proxy/*/*.py plugins/*.py worker/*.py worker/*/*.py)
+	rm -rf $(COMPILED) build
+	$(PYTHON) -m venv --without-pip $(COMPILED)
+	p='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+	    $(BIN)/python -c "$$p" >"$$($(COMPILED)/bin/python -c "$$p")/lent.pth"
+	TAILRACE_COMPILE=1 $(BIN)/pip wheel -q --no-deps --no-build-isolation -w $(COMPILED)/wheel .
+	$(BIN)/pip --python $(COMPILED)/bin/python install -q --no-deps $(COMPILED)/wheel/tailrace-*.whl
 	touch $@
 
 # mypy wants to see the packages under their installed names.

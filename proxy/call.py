@@ -12,7 +12,8 @@ from tailrace.proxy.fault import INTERNAL, Failed, Fault, fault_of, overdue, tim
 from tailrace.proxy.head import Head, streaming_head
 from tailrace.proxy.outcome import Usage
 from tailrace.proxy.plugin import Key
-from tailrace.proxy.stride import Signal, Stride
+from tailrace.proxy.signal import Signal
+from tailrace.proxy.stride import Stride
 
 if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt

@@ -17,7 +17,7 @@ from tailrace.proxy.fault import INTERNAL, Failed, Fault, Reject, Whose, no_work
 from tailrace.proxy.fleet import MAX_CANDIDATES
 from tailrace.proxy.outcome import AttemptEnd
 from tailrace.proxy.plugin import Target
-from tailrace.proxy.stride import Signal
+from tailrace.proxy.signal import Signal
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call

@@ -18,9 +18,9 @@ from tailrace.proxy.fault import INTERNAL, Fault, Whose, false_end, fault_of, ti
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.owed import SILENCE, Owed
 from tailrace.proxy.pattern import Pattern
+from tailrace.proxy.signal import Signal
 from tailrace.proxy.sink import Sink
 from tailrace.proxy.sse import Event, Splitter
-from tailrace.proxy.stride import Signal
 from tailrace.proxy.taps import Taps
 from tailrace.proxy.wire import ParsedHead, unframe
 

@@ -11,47 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from asyncio.tasks import _enter_task, _leave_task, current_task
-from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any
 
+from tailrace.proxy.signal import Signal
 from tailrace.proxy.tasklike import Asked, Tasklike
-
-T = TypeVar("T")
-
-
-class Signal(Generic[T]):
-    """One value or exception that one stride waits for; settling it resumes the stride before `set` returns."""
-
-    __slots__ = ("_error", "_value", "settled", "stride")
-    _value: T
-
-    def __init__(self) -> None:
-        self.settled = False
-        self.stride: Stride | None = None
-        self._error: BaseException | None = None
-
-    def set(self, value: T) -> None:
-        """Settle with a value; later calls change nothing."""
-        if not self.settled:
-            self.settled = True
-            self._value = value
-            if self.stride is not None:
-                self.stride.resume()
-
-    def fail(self, error: BaseException) -> None:
-        """Settle with an exception."""
-        if not self.settled:
-            self.settled = True
-            self._error = error
-            if self.stride is not None:
-                self.stride.resume()
-
-    def __await__(self) -> Generator[Signal[T], None, T]:
-        if not self.settled:
-            yield self
-        if self._error is not None:
-            raise self._error
-        return self._value
 
 
 class Stride(Tasklike):

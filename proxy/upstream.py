@@ -87,8 +87,9 @@ class UpstreamConnection(Receiving):
                     self._receive(sink, data)
             else:
                 self.stride.within(self._receive, sink, data)
-        except WireError as error:
-            self._fail(bad_answer(str(error)))
+        except WireError as wrong:
+            # Not by the same name as below: a compiler gives a name one type.
+            self._fail(bad_answer(str(wrong)))
         except Exception as error:
             # Only plugins' code can raise here: their taps and policies run as the bytes come.
             fault = fault_of(error)

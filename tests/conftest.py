@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,3 +20,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, but {MUST_RUN} is set: {report.longrepr}"
     return report
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_being_handled() -> None:
+    """An exception that still counts as being handled would turn up in every later one, and keep its frames alive.
+
+    Compiled coroutines can leave one behind where they are cancelled in the exit of an `async with`.
+    """
+    assert sys.exc_info() == (None, None, None)

@@ -6,6 +6,8 @@ import argparse
 import platform
 from importlib.metadata import version
 
+from tailrace.proxy import serve
+
 NAME = "version"
 HELP = "print the version"
 
@@ -16,5 +18,6 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(_options: argparse.Namespace) -> int:
     """Print it."""
-    print(f"tailrace {version('tailrace')} (Python {platform.python_version()}, uvloop {version('uvloop')})")
+    path = "compiled" if (serve.__file__ or "").endswith((".so", ".pyd")) else "interpreted"
+    print(f"tailrace {version('tailrace')}, {path} (Python {platform.python_version()}, uvloop {version('uvloop')})")
     return 0

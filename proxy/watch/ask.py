@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tailrace.proxy.fault import Fault
 from tailrace.proxy.watch.asked import Answer, Asked, Unanswered
+from tailrace.proxy.watch.feed import PATH
+from tailrace.proxy.watch.subscription import End, Subscription
 
 if TYPE_CHECKING:
     from tailrace.proxy.fleet import Worker
@@ -55,3 +57,10 @@ async def ask(worker: Worker, path: str, limit: float) -> Answer:
             return await asked.answer
     except TimeoutError:
         raise Unanswered(f"no answer to {path} within {limit:g} s") from None
+
+
+async def read_feed(worker: Worker, hear: Callable[[dict[str, Any]], None]) -> tuple[End, str]:
+    """Call `hear` with every state until the feed ends; gives how, and why. Raises Unanswered without a connection."""
+    subscription = Subscription(hear)
+    async with asking(worker, PATH, subscription):
+        return await subscription.end

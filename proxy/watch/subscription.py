@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tailrace.proxy.fault import Fault
 from tailrace.proxy.hop import REFUSED
 from tailrace.proxy.sink import Sink
-from tailrace.proxy.watch.ask import asking
-from tailrace.proxy.watch.feed import LONGEST_LINE, MEDIA, PATH, FeedError, read_line
+from tailrace.proxy.watch.feed import LONGEST_LINE, MEDIA, FeedError, read_line
 from tailrace.proxy.wire import ParsedHead, unframe
-
-if TYPE_CHECKING:
-    from tailrace.proxy.fleet import Worker
 
 SILENCE: Final = 2.5
 """Seconds without a line, of which a sidecar writes two each second, that mean that nobody is there any more."""
@@ -33,14 +29,7 @@ class End(Enum):
     """A sidecar that does not accept our hop key, or got none."""
 
 
-async def read_feed(worker: Worker, hear: Callable[[dict[str, Any]], None]) -> tuple[End, str]:
-    """Call `hear` with every state until the feed ends; gives how, and why. Raises Unanswered without a connection."""
-    subscription = _Subscription(hear)
-    async with asking(worker, PATH, subscription):
-        return await subscription.end
-
-
-class _Subscription(Sink):
+class Subscription(Sink):
     """The sink of the feed."""
 
     def __init__(self, hear: Callable[[dict[str, Any]], None]) -> None:

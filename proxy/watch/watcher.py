@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from tailrace.proxy.fleet import Worker
 from tailrace.proxy.sweep import Clock
-from tailrace.proxy.watch.ask import ask
+from tailrace.proxy.watch.ask import ask, read_feed
 from tailrace.proxy.watch.asked import Unanswered
 from tailrace.proxy.watch.bare import models_in, verdict
 from tailrace.proxy.watch.feed import apply
-from tailrace.proxy.watch.subscription import End, read_feed
+from tailrace.proxy.watch.subscription import End
 
 log = logging.getLogger("tailrace")
 

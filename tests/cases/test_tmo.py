@@ -178,6 +178,7 @@ def black_hole():
     return listening, filling
 
 
+@pytest.mark.interpreted
 def test_TMO_06_black_holed_worker(monkeypatch):
     """The limit on connecting passes, then another worker is asked; it does not eat the first-content limit."""
     listening, filling = black_hole()

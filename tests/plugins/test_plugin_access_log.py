@@ -25,7 +25,6 @@ from fakes import (
     stream_of,
     yaml_for,
 )
-from tailrace import plugins
 from tailrace.plugins import access_log_writer
 from tailrace.plugins.access_log import AccessLog, Config
 from tailrace.plugins.access_log_writer import Writer
@@ -139,7 +138,7 @@ def test_the_code_is_the_one_that_the_client_read(tmp_path, answer, code):
 
 
 def test_every_field_is_in_the_guide(tmp_path):
-    guide = Path(plugins.__file__).with_name("README.md").read_text().split("### The fields of the access log")[1]
+    guide = (Path(__file__).parents[2] / "plugins/README.md").read_text().split("### The fields of the access log")[1]
     rows = [line.split(" | ")[0] for line in guide.splitlines() if line.startswith("| `")]
     told = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
 

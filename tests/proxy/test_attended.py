@@ -5,8 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from tailrace.proxy.attended import Attended
 from tailrace.proxy.limits import Timeouts
+
+pytestmark = pytest.mark.interpreted
 
 LIMIT = Timeouts().client_write
 

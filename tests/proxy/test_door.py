@@ -13,6 +13,8 @@ from tailrace.proxy.config import ConfigError
 from tailrace.proxy.door import bind
 from tailrace.proxy.listener import Listener
 
+pytestmark = pytest.mark.interpreted
+
 LOCAL = b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"
 
 

@@ -14,6 +14,8 @@ from certificates import Authority, serial_of
 from doors import CHAT, PATH, PROXIED, asked, emptied, listening
 from fakes import RawClient, run
 
+pytestmark = pytest.mark.interpreted
+
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:

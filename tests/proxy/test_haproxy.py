@@ -21,6 +21,7 @@ CURL = shutil.which("curl")
 CONFIG = Path(__file__).parents[2] / "config" / "deploy" / "haproxy.cfg"
 
 pytestmark = [
+    pytest.mark.interpreted,
     pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed"),
     pytest.mark.skipif(
         CURL is None or b"HTTP2" not in subprocess.run([CURL, "-V"], capture_output=True, check=False).stdout,

@@ -9,6 +9,8 @@ from tailrace.proxy.fault import Fault, Whose, bad_answer, no_worker, timed_out
 from tailrace.proxy.plugin import EXCLUDED
 from tailrace.proxy.race import MAX_TRIES, most_useful
 
+pytestmark = pytest.mark.interpreted
+
 
 @racing
 async def test_one_attempt_wins(course):

@@ -11,6 +11,8 @@ from racing import ROLE, Course, move_on, policy, racing
 from tailrace.proxy.fault import Reject
 from tailrace.proxy.plugin import EXCLUDED, Target, Verdict
 
+pytestmark = pytest.mark.interpreted
+
 
 @racing
 async def test_first_policy_that_names_a_target_decides(course):

@@ -7,7 +7,8 @@ import contextvars
 
 import pytest
 from fakes import run
-from tailrace.proxy.stride import Signal, Stride
+from tailrace.proxy.signal import Signal
+from tailrace.proxy.stride import Stride
 
 
 def stride(coro):

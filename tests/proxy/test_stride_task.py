@@ -9,7 +9,8 @@ import weakref
 
 import pytest
 from fakes import run
-from tailrace.proxy.stride import Signal, Stride
+from tailrace.proxy.signal import Signal
+from tailrace.proxy.stride import Stride
 
 VAR: contextvars.ContextVar[str] = contextvars.ContextVar("var", default="")
 

@@ -36,9 +36,13 @@ def _python() -> str:
     own = PEERS_DIR / "naive" / "bin" / "python"
     return str(own) if own.exists() else sys.executable
 
+ENVIRONMENT = REPOSITORY / ".venv"
+COMPILED = ENVIRONMENT / "compiled"
+"""Where `make` puts a wheel, whose hot modules are compiled."""
 
-def _serve(config: str) -> tuple[str, ...]:
-    return (str(REPOSITORY / ".venv" / "bin" / "tailrace"), "serve", str(BENCH / config))
+
+def _serve(config: str, environment: Path = COMPILED) -> tuple[str, ...]:
+    return (str(environment / "bin" / "tailrace"), "serve", str(BENCH / config))
 
 
 _NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
@@ -48,6 +52,7 @@ PROXIES = {
     proxy.name: proxy
     for proxy in (
         Proxy("tailrace", 19050, (_serve("tailrace.yaml"),)),
+        Proxy("interpreted", 19050, (_serve("tailrace.yaml", ENVIRONMENT),)),
         Proxy("sidecar", 19052, (_serve("sidecar-worker.yaml"), _serve("sidecar-gateway.yaml"))),
         Proxy("naive", 19012, ((_python(), str(BENCH / "peers" / "naive_aiohttp.py"), "19012"),)),
         Proxy("rawfloor", 19013, ((_python(), str(BENCH / "peers" / "raw_floor.py"), "19013"),)),

@@ -221,6 +221,7 @@ def buckets_of(segment, family):
     return [bound for bound, count in zip((*family.bounds, None), slots[1:], strict=True) if count]
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("streaming", "overhead", "first_token"),
     [pytest.param(True, 0.0002, [0.05], id="stream"), pytest.param(False, 0.005, None, id="whole answer")],

@@ -176,6 +176,7 @@ class Next:
         self.heard.append("end")
 
 
+@pytest.mark.interpreted
 def test_a_connection_that_was_asked_on_may_carry_a_call_at_once(monkeypatch: pytest.MonkeyPatch):
     following = Next()
     monkeypatch.setattr(ConnectionPool, "rest", lambda pool, it: it.send(following, b"GET / HTTP/1.1\r\n\r\n", b""))

@@ -56,6 +56,7 @@ def test_who_says_that_it_takes_no_calls_gets_none_at_once(told: dict[str, bool]
     run(body())
 
 
+@pytest.mark.interpreted
 def test_a_silent_feed_makes_the_load_unknown_and_is_read_anew(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(subscription, "SILENCE", 0.6)
 

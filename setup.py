@@ -1,0 +1,101 @@
+"""Compiles the modules of the request path with mypyc where a C compiler is there.
+
+The same files run as they are where it is not, and in an editable install, where a compiled copy would hide the source
+that is being edited. TAILRACE_COMPILE=0 turns it off, TAILRACE_COMPILE=1 makes its failure an error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+HERE = Path(__file__).parent
+STAGE = HERE / "build" / "mypyc"
+# What every request or token runs through; the rest gains nothing. Not among them, though as hot: `proxy/stride`,
+# to which libraries hold weak references, and coroutines that may be cancelled in the exit of an `async with` or in an
+# `async for`, which compiled leave behind an exception that goes on being handled.
+HOT = (
+    "plugins/access_log_line",
+    "proxy/answering",
+    "proxy/answers",
+    "proxy/attempt",
+    "proxy/attended",
+    "proxy/body",
+    "proxy/call",
+    "proxy/chain",
+    "proxy/depth",
+    "proxy/dialects",
+    "proxy/fault",
+    "proxy/finish",
+    "proxy/fleet",
+    "proxy/framing",
+    "proxy/head",
+    "proxy/headers",
+    "proxy/intake",
+    "proxy/memory",
+    "proxy/metrics/calls",
+    "proxy/outcome",
+    "proxy/pattern",
+    "proxy/peer",
+    "proxy/pipeline",
+    "proxy/pool",
+    "proxy/race",
+    "proxy/receiving",
+    "proxy/relay",
+    "proxy/repeat",
+    "proxy/routes",
+    "proxy/serve",
+    "proxy/server",
+    "proxy/service",
+    "proxy/signal",
+    "proxy/sink",
+    "proxy/sse",
+    "proxy/standing",
+    "proxy/stream_relay",
+    "proxy/sweep",
+    "proxy/taps",
+    "proxy/upstream",
+    "proxy/watch/asked",
+    "proxy/watch/subscription",
+    "proxy/wire",
+    "worker/surface",
+)
+
+
+def extensions() -> list[Extension]:
+    """The compiled modules, none where they are not wanted or cannot be made."""
+    wanted = os.environ.get("TAILRACE_COMPILE", "auto")
+    building = {"bdist_wheel", "build_ext", "install"} & set(sys.argv)
+    if wanted == "0" or "editable_wheel" in sys.argv or not building:
+        return []
+    try:
+        return compiled()
+    except (Exception, SystemExit) as error:
+        if wanted == "1":
+            raise
+        print(f"tailrace: installed without compiled modules ({error})", file=sys.stderr)
+        return []
+
+
+def compiled() -> list[Extension]:
+    """Have mypyc translate the hot modules, under the names they are imported by."""
+    from mypyc.build import mypycify
+
+    shutil.rmtree(STAGE, ignore_errors=True)
+    for package in ("proxy", "plugins", "worker"):
+        shutil.copytree(HERE / package, STAGE / "tailrace" / package, ignore=shutil.ignore_patterns("__pycache__"))
+    os.environ["MYPYPATH"] = str(STAGE)
+    paths = [str(STAGE / "tailrace" / f"{name}.py") for name in HOT]
+    # Without the project's own strictness: the build environment has not the types of its dependencies.
+    options = ["--config-file=", "--namespace-packages", "--explicit-package-bases", "--ignore-missing-imports"]
+    made: list[Extension] = mypycify([*options, *paths], group_name="tailrace", opt_level="3")
+    for extension in made:
+        extension.optional = os.environ.get("TAILRACE_COMPILE", "auto") != "1"
+    return made
+
+
+setup(ext_modules=extensions())
