@@ -60,6 +60,11 @@ class Vllm:
             time.sleep(0.2)
 
     @property
+    def gone(self) -> bool:
+        """Whether the server's process has ended: until then it may answer, with 500 where its core is dead."""
+        return self._server.poll() is not None
+
+    @property
     def healthy(self) -> bool:
         """Whether its health check says so."""
         return self._server.poll() is None and answers(self.url + "/health")

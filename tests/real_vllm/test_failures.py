@@ -199,7 +199,7 @@ def test_the_engine_core_is_killed(engine):
             assert [outcome.ending for outcome in outcomes].count(Ending.UPSTREAM_LOST) == 4
             assert all(outcome.status >= 500 for outcome in outcomes)
             assert await asks_in_vain(s, new_chat) >= 500
-            await until(lambda: not engine.healthy, "the server ended itself")
+            await until(lambda: engine.gone, "the server ended itself")
             assert await asks_in_vain(s, new_chat) == 503
 
     run(body())
@@ -256,7 +256,8 @@ def test_the_server_is_told_to_end_in_its_own_time(engines):
         return [chunk async for chunk in stream]
 
     async def body():
-        async with scene(engine) as s:
+        # The whole answer of 5,000 tokens is its first content.
+        async with scene(engine, more=("timeouts: {first_content_base: 100.0}",)) as s:
             traffic = Traffic(s, tokens=5000)
             await traffic.begin()
             engine.kill_server(signal.SIGTERM)
