@@ -52,7 +52,7 @@ PROXIES = {
     proxy.name: proxy
     for proxy in (
         Proxy("tailrace", 19050, (_serve("tailrace.yaml"),)),
-        Proxy("interpreted", 19050, (_serve("tailrace.yaml", ENVIRONMENT),)),
+        Proxy("interpreted", 19053, (_serve("interpreted.yaml", ENVIRONMENT),)),
         Proxy("sidecar", 19052, (_serve("sidecar-worker.yaml"), _serve("sidecar-gateway.yaml"))),
         Proxy("naive", 19012, ((_python(), str(BENCH / "peers" / "naive_aiohttp.py"), "19012"),)),
         Proxy("rawfloor", 19013, ((_python(), str(BENCH / "peers" / "raw_floor.py"), "19013"),)),
