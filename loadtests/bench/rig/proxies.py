@@ -36,6 +36,7 @@ def _python() -> str:
     own = PEERS_DIR / "naive" / "bin" / "python"
     return str(own) if own.exists() else sys.executable
 
+
 ENVIRONMENT = REPOSITORY / ".venv"
 COMPILED = ENVIRONMENT / "compiled"
 """Where `make` puts a wheel, whose hot modules are compiled."""
