@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy import answers
 from tailrace.proxy.dialects import Sign
-from tailrace.proxy.fault import INTERNAL, Fault, bad_answer, false_end, timed_out
+from tailrace.proxy.fault import FAILURES, INTERNAL, Fault, bad_answer, false_end, timed_out
 from tailrace.proxy.outcome import AttemptEnd
 from tailrace.proxy.owed import SILENCE, Owed
 from tailrace.proxy.plugin import Verdict
@@ -80,7 +80,7 @@ class Attempt(Sink):
     def _opened(self, connection: UpstreamConnection) -> None:
         try:
             self._send(connection)
-        except Exception:
+        except FAILURES:
             log.exception("request %s could not be built", self.call.id)
             connection.close()
             self._lose(INTERNAL)

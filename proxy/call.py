@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
-from tailrace.proxy.fault import INTERNAL, Failed, Fault, fault_of, overdue, timed_out, too_large
+from tailrace.proxy.fault import FAILURES, INTERNAL, Failed, Fault, fault_of, overdue, timed_out, too_large
 from tailrace.proxy.head import Head, streaming_head
 from tailrace.proxy.outcome import Usage
 from tailrace.proxy.plugin import Key
@@ -224,7 +224,7 @@ class Call:
             streaming_head(head)
             try:
                 self.stride.within(self.answer, head)
-            except Exception as error:
+            except FAILURES as error:
                 fault = fault_of(error)
                 if fault is INTERNAL:
                     log.exception("a plugin failed in on_answer of request %s, at a heartbeat", self.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -88,7 +89,11 @@ INTERNAL: Final = Fault(
 )
 
 
-def fault_of(error: Exception) -> Fault:
+FAILURES: Final = (Exception, asyncio.CancelledError, GeneratorExit)
+"""What plugins' code may raise at the cost of its own call only; the cancellations among them are of its own making."""
+
+
+def fault_of(error: BaseException) -> Fault:
     """The fault that an exception of a plugin stands for."""
     return error.fault if isinstance(error, Reject | Failed) else INTERNAL
 

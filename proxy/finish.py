@@ -6,6 +6,7 @@ import logging
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
+from tailrace.proxy.fault import FAILURES
 from tailrace.proxy.outcome import AttemptEnd, Ending, Outcome
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def finish(call: Call, outcome: Outcome) -> None:
     for name, on_complete in call.chain.pipeline.on_complete:
         try:
             on_complete(call, outcome)
-        except Exception:
+        except FAILURES:
             log.exception("plugin '%s' failed in on_complete of request %s", name, call.id)
             call.client.service.plugin_failed(name)
     call.drop()

@@ -64,10 +64,11 @@ class Pipeline:
     on_request: tuple[Admission, ...]
     recheck: tuple[Callable[[Call], None], ...]
     score_workers: tuple[tuple[float, Callable[[Call, Sequence[Worker]], Sequence[float]]], ...]
-    on_chosen: tuple[Callable[[Call, Attempt], bool], ...]
+    # What these two say is taken for its truth, whatever it is.
+    on_chosen: tuple[Callable[[Call, Attempt], object], ...]
     patience: tuple[Callable[[Call, Sequence[Attempt]], float | None], ...]
     next_target: tuple[Callable[[Call, Sequence[Attempt], Fault], Target | None], ...]
-    allow: tuple[Callable[[Call, Sequence[Attempt], str], bool], ...]
+    allow: tuple[Callable[[Call, Sequence[Attempt], str], object], ...]
     judge: tuple[Callable[[Call, Attempt, Sequence[Event]], Verdict], ...]
     on_attempt_end: tuple[Callable[[Call, Attempt, AttemptEnd], None], ...]
     on_answer: tuple[Callable[[Call, Head], None], ...]

@@ -6,7 +6,7 @@ class defines. Plugins know this module and the nouns it names, not each other a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import Enum, Flag, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
@@ -77,10 +77,10 @@ class Watch(Protocol):
 class Edit(Protocol):
     """A tap that may change, hold back or add events."""
 
-    def feed(self, event: Event) -> tuple[Event, ...]:
+    def feed(self, event: Event) -> Iterable[Event]:
         """What goes on to the client in place of one whole event; () holds it back."""
 
-    def finish(self, outcome: Outcome) -> tuple[Event, ...]:
+    def finish(self, outcome: Outcome) -> Iterable[Event]:
         """What was held back. Called exactly once; what it returns is sent only where the stream ended well."""
 
     def body(self, data: bytes) -> bytes:

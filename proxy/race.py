@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy.attempt import Attempt
-from tailrace.proxy.fault import INTERNAL, Failed, Fault, Reject, Whose, no_worker
+from tailrace.proxy.fault import FAILURES, INTERNAL, Failed, Fault, Reject, Whose, no_worker
 from tailrace.proxy.fleet import MAX_CANDIDATES
 from tailrace.proxy.outcome import AttemptEnd
 from tailrace.proxy.plugin import Target
@@ -98,7 +98,7 @@ class Race(Signal[Attempt]):
             fresh = fault.kind == "connection_lost"
             if target is not None and self._allowed("retry") and self._start("retry", target, fresh=fresh):
                 return
-        except Exception as error:
+        except FAILURES as error:
             self._break_off(error)
         if not self._running:
             self._give_up()
@@ -201,7 +201,7 @@ class Race(Signal[Attempt]):
             try:
                 if self._allowed("hedge"):
                     self._start("hedge", Target(), fresh=False)
-            except Exception as error:
+            except FAILURES as error:
                 self._break_off(error)
                 self._give_up()
 
@@ -221,10 +221,10 @@ class Race(Signal[Attempt]):
         for hook in self._call.chain.pipeline.on_attempt_end:
             try:
                 hook(self._call, attempt, end)
-            except Exception:
+            except FAILURES:
                 log.exception("a plugin failed in on_attempt_end of request %s", self._call.id)
 
-    def _break_off(self, error: Exception) -> None:
+    def _break_off(self, error: BaseException) -> None:
         """A policy failed or refused: nothing that runs may go on."""
         self.cancel()
         if isinstance(error, Reject):

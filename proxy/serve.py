@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tailrace.proxy.admit import admit
 from tailrace.proxy.errors import answer as error_answer
 from tailrace.proxy.errors import event as error_event
-from tailrace.proxy.fault import INTERNAL, Failed, Fault, Reject, Whose
+from tailrace.proxy.fault import FAILURES, INTERNAL, Failed, Fault, Reject, Whose
 from tailrace.proxy.finish import finish
 from tailrace.proxy.harvest import ask
 from tailrace.proxy.intake import read_body
@@ -57,7 +57,7 @@ async def serve(call: Call) -> None:
     except asyncio.CancelledError:
         # One that a plugin's own work brought up is the plugin's failure: the client waits for an answer.
         outcome = Outcome(Ending.CLIENT_GONE, 499) if call.client.gone else refuse(call, call.stopped or INTERNAL)
-    except Exception:
+    except FAILURES:
         log.exception("request %s failed inside the gateway", call.id)
         outcome = refuse(call, INTERNAL)
     finish(call, outcome)
@@ -67,7 +67,7 @@ def refuse(call: Call, fault: Fault) -> Outcome:
     """Tell the client; where even that fails, end its connection, so that the call ends in any case."""
     try:
         return _tell(call, fault)
-    except Exception:
+    except FAILURES:
         log.exception("request %s could not be refused", call.id)
         call.client.transport.abort()
         return Outcome(Ending.FAILED, INTERNAL.status, INTERNAL)
@@ -91,7 +91,7 @@ def _tell(call: Call, fault: Fault) -> Outcome:
         head, body = error_answer(fault, anthropic=anthropic, request_id=call.id)
         try:
             call.answer(head)
-        except Exception:
+        except FAILURES:
             log.exception("a plugin failed in on_answer of request %s, which is being refused", call.id)
         client.reply(head, body)
     ending = Ending.REFUSED if fault.whose in (Whose.CLIENT, Whose.GATEWAY) else Ending.FAILED

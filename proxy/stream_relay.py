@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tailrace.proxy import answers
 from tailrace.proxy.dialects import Sign
 from tailrace.proxy.errors import event as error_event
-from tailrace.proxy.fault import INTERNAL, Fault, Whose, false_end, fault_of, timed_out
+from tailrace.proxy.fault import FAILURES, INTERNAL, Fault, Whose, false_end, fault_of, timed_out
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.owed import SILENCE, Owed
 from tailrace.proxy.pattern import Pattern
@@ -102,7 +102,7 @@ class StreamRelay(Sink):
                     self.on_chunks(data, 2)
                 else:
                     self.on_data(data)
-            except Exception as error:
+            except FAILURES as error:
                 fault = fault_of(error)
                 if fault is INTERNAL:
                     log.exception("a tap failed in request %s", self.call.id)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import orjson
+from tailrace.proxy.fault import FAILURES
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.plugin import Edit, Watch
 from tailrace.proxy.rename import Rename
@@ -122,7 +123,7 @@ class Taps:
         """Let every tap see the end that has not; False where one fails."""
         try:
             self.finish(outcome)
-        except Exception:
+        except FAILURES:
             log.exception("a tap failed at the end of request %s", self._id)
             return False
         return True
@@ -136,15 +137,15 @@ class Taps:
             return
         self._ended = True
         held = b""
-        failure: Exception | None = None
+        failure: BaseException | None = None
         try:
             held = self._through(self._splitter.finish())
-        except Exception as error:
+        except FAILURES as error:
             failure = error
         for index, edit in enumerate(self._edits):
             try:
                 held += self._through(list(edit.finish(outcome)), index + 1)
-            except Exception as error:
+            except FAILURES as error:
                 failure = error
         well = self._send is not None and outcome.ending is Ending.COMPLETED and failure is None
         shown = held if well else b""
@@ -153,7 +154,7 @@ class Taps:
                 if shown:
                     watch.feed(shown)
                 watch.finish(outcome)
-            except Exception as error:
+            except FAILURES as error:
                 failure = error
         if failure is not None:
             raise failure

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
-from tailrace.proxy.fault import INTERNAL, Fault, bad_answer, connection_lost, fault_of
+from tailrace.proxy.fault import FAILURES, INTERNAL, Fault, bad_answer, connection_lost, fault_of
 from tailrace.proxy.receiving import CHUNKS, HEAD, REST, Receiving
 from tailrace.proxy.wire import WireError
 
@@ -90,7 +90,7 @@ class UpstreamConnection(Receiving):
         except WireError as wrong:
             # Not by the same name as below: a compiler gives a name one type.
             self._fail(bad_answer(str(wrong)))
-        except Exception as error:
+        except FAILURES as error:
             # Only plugins' code can raise here: their taps and policies run as the bytes come.
             fault = fault_of(error)
             if fault is INTERNAL:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,23 @@ from tailrace.proxy.plugin import Plugin
 class Broken:
     phase: str
     reject: bool = False
+    error: str = "ValueError"
+
+
+class Refusal(Reject):
+    """A refusal of a plugin's own kind."""
+
+    def __init__(self) -> None:
+        super().__init__(418, "teapot", "no coffee here")
+
+
+RAISED: dict[str, Callable[[], BaseException]] = {
+    "ValueError": lambda: ValueError("broken"),
+    "CancelledError": asyncio.CancelledError,
+    "GeneratorExit": GeneratorExit,
+    "Reject": lambda: Reject(418, "teapot", "no coffee here"),
+    "Refusal": Refusal,
+}
 
 
 class Fails(Plugin[Broken]):
@@ -24,9 +43,7 @@ class Fails(Plugin[Broken]):
 
     def _at(self, phase: str) -> None:
         if self.config.phase == phase:
-            if self.config.reject:
-                raise Reject(418, "teapot", "no coffee here")
-            raise ValueError(f"broken in {phase}")
+            raise RAISED["Reject" if self.config.reject else self.config.error]()
 
     def on_open(self, call: Call) -> None:
         self._at("on_open")

@@ -8,6 +8,7 @@ import pytest
 from fakes import chat_answer, json_answer, run
 from tailrace.proxy.outcome import AttemptEnd, Ending
 
+from cases.broken import RAISED
 from cases.scene import (
     CHAT,
     END,
@@ -18,6 +19,7 @@ from cases.scripts import endless, silent, slowly
 
 BEFORE = ["on_open", "on_request", "score_workers", "on_chosen", "patience", "judge", "on_answer", "on_stream"]
 AFTER = ["tap.first", "tap.feed", "tap.finish"]
+FAILURES = ["ValueError", "CancelledError", "GeneratorExit"]
 HARMLESS = ["on_attempt_end", "on_complete"]
 
 
@@ -30,16 +32,17 @@ async def status_lines(scene, body):
     return data
 
 
-@pytest.mark.parametrize("reject", [False, True])
+@pytest.mark.parametrize("error", RAISED)
 @pytest.mark.parametrize("phase", BEFORE)
-def test_UPD_04_plugin_fails_before_the_answer(phase, reject):
-    config = f"{{phase: {phase}, reject: {str(reject).lower()}}}"
+def test_UPD_04_plugin_fails_before_the_answer(phase, error):
+    """Cancellations of a plugin's own making are failures of the plugin."""
+    config = f"{{phase: {phase}, error: {error}}}"
 
     async def body():
         async with scene(endless, plugins=f"[cases.witness:Witness, {{cases.broken:Fails: {config}}}]") as s:
             for count in (1, 2):
                 answer = await s.ask(CHAT if phase == "on_stream" else STREAM)
-                assert answer.status == (418 if reject else 500)
+                assert answer.status == (418 if error.startswith("Re") else 500)
                 assert answer.complete
                 assert (await s.outcome(count)).status == answer.status
                 await s.at_rest()
@@ -47,10 +50,13 @@ def test_UPD_04_plugin_fails_before_the_answer(phase, reject):
     run(body())
 
 
+@pytest.mark.parametrize("error", FAILURES)
 @pytest.mark.parametrize("phase", AFTER)
-def test_UPD_04_plugin_fails_after_the_head(phase):
+def test_UPD_04_plugin_fails_after_the_head(phase, error):
     async def body():
-        async with scene(slowly, plugins=f"[cases.witness:Witness, {{cases.broken:Fails: {{phase: {phase}}}}}]") as s:
+        async with scene(
+            slowly, plugins=f"[cases.witness:Witness, {{cases.broken:Fails: {{phase: {phase}, error: {error}}}}}]"
+        ) as s:
             data = await status_lines(s, STREAM)
             assert not data.endswith(END)
             # Behind [DONE] no event would be read.
@@ -62,13 +68,14 @@ def test_UPD_04_plugin_fails_after_the_head(phase):
     run(body())
 
 
+@pytest.mark.parametrize("error", FAILURES)
 @pytest.mark.parametrize("phase", HARMLESS)
-def test_UPD_04_failing_listener_changes_nothing(phase):
+def test_UPD_04_failing_listener_changes_nothing(phase, error):
     async def body():
         async with scene(
             json_answer({"error": {"message": "x"}}, 500),
             slowly,
-            plugins=f"[cases.witness:Witness, {{cases.broken:Fails: {{phase: {phase}}}}}]",
+            plugins=f"[cases.witness:Witness, {{cases.broken:Fails: {{phase: {phase}, error: {error}}}}}]",
         ) as s:
             assert (await s.ask()).status == 500
             answer = await s.ask()
@@ -92,12 +99,13 @@ def test_UPD_04_failing_policy_ends_the_call(phase):
     run(body())
 
 
+@pytest.mark.parametrize("error", FAILURES)
 @pytest.mark.parametrize("phase", ["tap.body"])
-def test_UPD_04_plugin_fails_on_a_whole_answer(phase):
+def test_UPD_04_plugin_fails_on_a_whole_answer(phase, error):
     async def body():
         async with scene(
             json_answer(chat_answer("a")),
-            plugins=f"[cases.witness:Witness, {{cases.broken:Fails: {{phase: {phase}}}}}]",
+            plugins=f"[cases.witness:Witness, {{cases.broken:Fails: {{phase: {phase}, error: {error}}}}}]",
         ) as s:
             assert (await s.ask(CHAT)).status == 500
             assert (await s.outcome()).status == 500
