@@ -16,10 +16,9 @@ from setuptools import Extension, setup
 HERE = Path(__file__).parent
 STAGE = HERE / "build" / "mypyc"
 # What every request or token runs through; the rest gains nothing. Not among them, though as hot:
-# - what plugins make, subclass or copy (`fault`, `head`, `outcome`, `sse`): compiled classes take no subclass;
-# - what awaits plugins' code (`serve`, `admit`, `replies`): compiled, it hands on a cancellation as an exception that
-#   goes on being handled, for that code to find in `sys.exc_info()`;
-# - `stride`, to which libraries hold weak references.
+# - `fault`, whose exceptions plugins subclass: compiled classes take no subclass;
+# - `stride`, to which libraries hold weak references;
+# - what awaits plugins' code (`admit`, `replies`): see `Apart` in `proxy/stride.py`.
 HOT = (
     "plugins/access_log_line",
     "proxy/answering",
@@ -34,10 +33,12 @@ HOT = (
     "proxy/finish",
     "proxy/fleet",
     "proxy/framing",
+    "proxy/head",
     "proxy/headers",
     "proxy/intake",
     "proxy/memory",
     "proxy/metrics/calls",
+    "proxy/outcome",
     "proxy/pattern",
     "proxy/peer",
     "proxy/pipeline",
@@ -47,10 +48,12 @@ HOT = (
     "proxy/relay",
     "proxy/repeat",
     "proxy/routes",
+    "proxy/serve",
     "proxy/server",
     "proxy/service",
     "proxy/signal",
     "proxy/sink",
+    "proxy/sse",
     "proxy/standing",
     "proxy/stream_relay",
     "proxy/sweep",

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from tailrace.proxy.config import At, AtMost, Seconds, setting
-from tailrace.proxy.head import Reply
 from tailrace.proxy.plugin import Plugin
+from tailrace.proxy.reply import Reply
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call

@@ -14,7 +14,7 @@ from tailrace.proxy.plugin import Plugin
 if TYPE_CHECKING:
     from tailrace.proxy.body import JsonBody
     from tailrace.proxy.call import Call
-    from tailrace.proxy.head import Reply
+    from tailrace.proxy.reply import Reply
 
 # By the name of a route: the fields that bound an answer's tokens. The first is the one that a default is written to.
 _TOKEN_FIELDS = {

@@ -17,7 +17,8 @@ from tailrace.proxy.plugin import Plugin
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
-    from tailrace.proxy.head import Head, Reply
+    from tailrace.proxy.head import Head
+    from tailrace.proxy.reply import Reply
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy.fault import Reject, Whose
-from tailrace.proxy.head import Reply
+from tailrace.proxy.reply import Reply
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call

@@ -1,11 +1,8 @@
-"""Heads of requests and answers, and the reply a plugin can give in a worker's place."""
+"""Heads of requests and answers."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Final
-
-from tailrace.proxy.outcome import Usage
 
 HeaderList = list[tuple[bytes, bytes]]
 
@@ -108,27 +105,3 @@ def streaming_head(head: Head) -> None:
     headers = [pair for pair in head.headers if pair[0] not in _OF_STREAMS]
     headers += _STREAMING
     head.headers = headers
-
-
-class Reply:
-    """An answer given by a plugin in a worker's place (a cache hit, a degraded answer).
-
-    `body` is whole bytes or an iterator of pieces that are relayed as they come; `source` names where it came from.
-    """
-
-    __slots__ = ("body", "head", "source", "usage")
-
-    def __init__(
-        self,
-        status: int,
-        body: bytes | AsyncIterator[bytes],
-        *,
-        content_type: bytes = b"application/json",
-        headers: HeaderList | None = None,
-        usage: Usage | None = None,
-        source: str = "plugin",
-    ) -> None:
-        self.head = Head(status, [(b"content-type", content_type), *(headers or [])])
-        self.body = body
-        self.usage = usage
-        self.source = source

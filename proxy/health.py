@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import orjson
-from tailrace.proxy.head import Reply
+from tailrace.proxy.reply import Reply
 from tailrace.proxy.routes import Route, Shape
 
 if TYPE_CHECKING:

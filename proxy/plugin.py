@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.fault import Fault
     from tailrace.proxy.fleet import Pool, Worker
-    from tailrace.proxy.head import Head, Reply
+    from tailrace.proxy.head import Head
     from tailrace.proxy.outcome import AttemptEnd, Outcome
+    from tailrace.proxy.reply import Reply
     from tailrace.proxy.sse import Event
 
 ConfigT = TypeVar("ConfigT")

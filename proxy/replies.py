@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 from tailrace.proxy.fault import Failed, Reject, Whose, bad_answer
-from tailrace.proxy.head import Reply, streaming_head
+from tailrace.proxy.head import streaming_head
 from tailrace.proxy.outcome import Ending, Outcome
+from tailrace.proxy.reply import Reply
 from tailrace.proxy.sse import ends_event
 from tailrace.proxy.taps import Taps
 

@@ -14,7 +14,7 @@ from tailrace.proxy.fault import Reject
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.fleet import ModelEntry
-    from tailrace.proxy.head import Reply
+    from tailrace.proxy.reply import Reply
 
 
 class Shape(StrEnum):

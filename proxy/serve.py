@@ -17,6 +17,7 @@ from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.race import Race
 from tailrace.proxy.relay import relay
 from tailrace.proxy.replies import send_reply
+from tailrace.proxy.stride import Apart
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
@@ -38,7 +39,7 @@ async def serve(call: Call) -> None:
         local = call.route.local
         if local is None:
             read_body(call)
-        reply = await admit(call) if pipeline.on_request else None
+        reply = await Apart(admit(call)) if pipeline.on_request else None
         if pipeline.asks:
             call.harvest = ask(call)
         if reply is None and local is not None:
@@ -46,7 +47,7 @@ async def serve(call: Call) -> None:
         if call.client.gone:
             raise asyncio.CancelledError
         if reply is not None:
-            outcome = await send_reply(call, reply)
+            outcome = await Apart(send_reply(call, reply))
         else:
             call.race = race = Race(call)
             race.start()

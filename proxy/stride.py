@@ -11,17 +11,46 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from asyncio.tasks import _enter_task, _leave_task, current_task
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
 
 from tailrace.proxy.signal import Signal
 from tailrace.proxy.tasklike import Asked, Tasklike
+
+T = TypeVar("T")
+
+
+class Apart(Generic[T]):
+    """`await Apart(coroutine)`: the stride itself drives it, not the coroutine that waits.
+
+    For code of plugins: a compiled coroutine hands a cancellation on to what it awaits while it still counts as being
+    handled, for that code to find in `sys.exc_info()`.
+    """
+
+    __slots__ = ("coro",)
+
+    def __init__(self, coro: Coroutine[Any, Any, T]) -> None:
+        self.coro = coro
+
+    def __await__(self) -> Generator[Apart[T], T, T]:
+        return (yield self)
 
 
 class Stride(Tasklike):
     """Drives one coroutine, from the first `resume` to its end, in `context`, which is nobody else's."""
 
-    __slots__ = ("_asked", "_coro", "_done", "_entered", "_loop", "_must_cancel", "_run", "_running", "_waits")
+    __slots__ = (
+        "_apart",
+        "_asked",
+        "_coro",
+        "_done",
+        "_entered",
+        "_loop",
+        "_must_cancel",
+        "_run",
+        "_running",
+        "_waits",
+    )
     _coro: Coroutine[Any, Any, None]
     _loop: asyncio.AbstractEventLoop
     _done: bool
@@ -33,6 +62,7 @@ class Stride(Tasklike):
         self._coro = coro
         self._loop = loop
         self._done = False
+        self._apart: Coroutine[Any, Any, Any] | None = None
         self._asked = None
         self._waits: Signal[Any] | asyncio.Future[Any] | None = None
         self._must_cancel = False
@@ -63,10 +93,10 @@ class Stride(Tasklike):
         entered = self._entered
         try:
             if entered:
-                waited = self._coro.send(None) if error is None else self._coro.throw(error)
+                waited = self._step(error)
             else:
                 self._entered = True
-                waited = self._run(self._coro.send, None) if error is None else self._run(self._coro.throw, error)
+                waited = self._run(self._step, error)
         except StopIteration:
             self._done = True
             if self._asked is not None:
@@ -96,6 +126,26 @@ class Stride(Tasklike):
             _leave_task(loop, self)  # type: ignore[arg-type]
             if outer is not None:
                 _enter_task(loop, outer)
+
+    def _step(self, error: BaseException | None) -> Any:
+        """Go on with what runs apart, if anything does; what comes of it goes to the coroutine that waits for it."""
+        value: Any = None
+        while True:
+            apart = self._apart
+            if apart is None:
+                waited = self._coro.send(value) if error is None else self._coro.throw(error)
+            else:
+                try:
+                    waited = apart.send(None) if error is None else apart.throw(error)
+                except StopIteration as end:
+                    value, error, self._apart = end.value, None, None
+                    continue
+                except BaseException as raised:
+                    value, error, self._apart = None, raised, None
+                    continue
+            if not isinstance(waited, Apart):
+                return waited
+            value, error, self._apart = None, None, waited.coro
 
     def within(self, work: Callable[..., object], *args: object) -> None:
         """Do some of the coroutine's own work outside its steps, in its context; a context is entered only once."""

@@ -17,8 +17,8 @@ from tailrace.worker.pace import Pace
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
-    from tailrace.proxy.head import Reply
     from tailrace.proxy.outcome import Outcome
+    from tailrace.proxy.reply import Reply
 
 
 class Told(Protocol):

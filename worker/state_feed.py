@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from tailrace.proxy.fault import Reject, Whose
-from tailrace.proxy.head import Reply
+from tailrace.proxy.reply import Reply
 from tailrace.proxy.watch.feed import MEDIA
 from tailrace.worker.report import Report
 

@@ -10,9 +10,9 @@ import orjson
 from tailrace.proxy.births import Births
 from tailrace.proxy.call import Call
 from tailrace.proxy.fleet import ModelEntry, Models, Pool, Worker
-from tailrace.proxy.head import Reply
 from tailrace.proxy.health import HEALTH
 from tailrace.proxy.replies import not_found, options
+from tailrace.proxy.reply import Reply
 from tailrace.proxy.routes import INFERENCE, Route, RouteTable, Shape
 from tailrace.proxy.watch.feed import PATH
 from tailrace.worker import settings as written

@@ -12,8 +12,8 @@ from fakes import stream_of
 from tailrace.proxy.attempt import Attempt
 from tailrace.proxy.call import Call
 from tailrace.proxy.fault import Fault
-from tailrace.proxy.head import Reply
 from tailrace.proxy.plugin import Needs, Plugin, Target, Verdict
+from tailrace.proxy.reply import Reply
 from tailrace.proxy.sse import Event
 
 from cases.witness import Config

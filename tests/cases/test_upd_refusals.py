@@ -24,8 +24,9 @@ from fakes import (
 )
 from tailrace.proxy.call import Call
 from tailrace.proxy.fault import Reject
-from tailrace.proxy.head import Head, Reply
+from tailrace.proxy.head import Head
 from tailrace.proxy.plugin import Plugin
+from tailrace.proxy.reply import Reply
 
 CHAT = "/v1/chat/completions"
 ASK = {"model": "m", "messages": []}

@@ -11,8 +11,8 @@ import pytest
 from fakes import RawClient, Upstream, gateway, json_answer, run, yaml_for
 from tailrace.proxy.call import Call
 from tailrace.proxy.fault import Reject
-from tailrace.proxy.head import Reply
 from tailrace.proxy.plugin import Plugin
+from tailrace.proxy.reply import Reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

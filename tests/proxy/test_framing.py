@@ -10,8 +10,9 @@ import pytest
 from fakes import RawClient, Upstream, chat_answer, gateway, json_answer, run, sse_answer, stream_of, yaml_for
 from tailrace.proxy.call import Call
 from tailrace.proxy.fault import Reject
-from tailrace.proxy.head import Head, Reply
+from tailrace.proxy.head import Head
 from tailrace.proxy.plugin import Plugin
+from tailrace.proxy.reply import Reply
 
 OURS = ("content-length", "transfer-encoding", "connection", "keep-alive", "x-request-id")
 WRITTEN = [
