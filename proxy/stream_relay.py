@@ -126,25 +126,25 @@ class StreamRelay(Sink):
 
     def on_chunks(self, chunks: bytes, count: int) -> None:
         # The usual read goes on as it came.
-        if count == 1 and self._plain:
-            pattern = self._pattern
-            if (pattern is not None and pattern.fits(chunks)) or self._is_plain(chunks):
-                self._passed += len(chunks)
-                self._write(chunks)
-                return
-        data = unframe(chunks)
-        if self._plain and data.endswith(b"\n\n") and not self._needs_look(data):
+        if self._plain and self._is_plain(chunks, count):
             self._passed += len(chunks)
             self._write(chunks)
         else:
-            self.on_data(data)
+            self.on_data(unframe(chunks))
 
-    def _is_plain(self, chunk: bytes) -> bool:
-        if not chunk.endswith(b"\n\n\r\n") or self._needs_look(chunk):
+    def _is_plain(self, chunks: bytes, count: int) -> bool:
+        """Whether these chunks are whole events in which nothing is to be looked for."""
+        if count > 1:
+            data = unframe(chunks)
+            return data.endswith(b"\n\n") and not self._needs_look(data)
+        pattern = self._pattern
+        if pattern is not None and pattern.fits(chunks):
+            return True
+        if not chunks.endswith(b"\n\n\r\n") or self._needs_look(chunks):
             return False
         if self._lessons:
             self._lessons -= 1
-            self._pattern = None if self._dialect is None else Pattern.of(chunk, self._dialect.mark)
+            self._pattern = None if self._dialect is None else Pattern.of(chunks, self._dialect.mark)
         return True
 
     def _needs_look(self, data: bytes) -> bool:
