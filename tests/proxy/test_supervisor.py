@@ -84,7 +84,7 @@ def test_killed_process_is_replaced_while_the_others_go_on(tmp_path: Path) -> No
             serving(tmp_path, yaml_for(upstream, more=QUICK + "processes: 2")) as it,
             AsyncExitStack() as stack,
         ):
-            groups = await clients_of(it, 4, stack)
+            groups = await clients_of(it, 8, stack)
             assert len(groups) == 2
             streams = [group[0] for group in groups.values()]
             for stream in streams:
@@ -99,7 +99,8 @@ def test_killed_process_is_replaced_while_the_others_go_on(tmp_path: Path) -> No
                 await asyncio.sleep(0.01)
             while (await it.get("/readyz")).json()["processes"] != {"serving": 2, "wanted": 2}:
                 await asyncio.sleep(0.01)
-            assert len(await clients_of(it, 4, stack)) == 2
+            # The survivor still has its clients; the new process catches up before both take turns.
+            assert len(await clients_of(it, 12, stack)) == 2
             text = (await it.get("/metrics")).body.decode()
             assert "tailrace_process_restarts_total 1" in text
 
