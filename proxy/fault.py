@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -44,7 +45,11 @@ class Fault:
 
 
 class Reject(Exception):  # noqa: N818 - a refusal is an answer, not an error of the program
-    """Raised by a plugin or the core to refuse a call: `raise Reject(429, "rate_limit_exceeded", "…")`."""
+    """Raised by a plugin or the core to refuse a call: `raise Reject(429, "rate_limit_exceeded", "…")`.
+
+    The status is one of an error (400 to 599), `retry_after` seconds from now; what could not be sent is a ValueError
+    or a TypeError here.
+    """
 
     def __init__(
         self,
@@ -59,6 +64,9 @@ class Reject(Exception):  # noqa: N818 - a refusal is an answer, not an error of
         kind: str = "refused",
     ) -> None:
         super().__init__(message)
+        check_status("a Reject", status, least=400)
+        if retry_after is not None:
+            _check_delay(retry_after)
         self.fault = Fault(
             kind=kind,
             whose=whose,
@@ -70,6 +78,21 @@ class Reject(Exception):  # noqa: N818 - a refusal is an answer, not an error of
             sent=False,
             headers=headers,
         )
+
+
+def check_status(of: str, status: object, *, least: int) -> None:
+    """Raise what tells a plugin's author that no answer can have this status."""
+    if not isinstance(status, int):
+        raise TypeError(f"the status of {of} must be a whole number, not {type(status).__name__}")
+    if not least <= status <= 599:
+        raise ValueError(f"the status of {of} must be from {least} to 599, not {status:d}")
+
+
+def _check_delay(seconds: object) -> None:
+    if not isinstance(seconds, int | float):
+        raise TypeError(f"the retry_after of a Reject must be a number of seconds, not {type(seconds).__name__}")
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"the retry_after of a Reject must be a finite number of seconds from 0 up, not {seconds}")
 
 
 class Failed(Exception):  # noqa: N818 - carries a Fault, as Reject does

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 
+from tailrace.proxy.fault import check_status
 from tailrace.proxy.head import Head
 from tailrace.proxy.outcome import Usage
 
@@ -11,7 +12,8 @@ from tailrace.proxy.outcome import Usage
 class Reply:
     """An answer given by a plugin in a worker's place (a cache hit, a degraded answer).
 
-    `body` is whole bytes or an iterator of pieces that are relayed as they come; `source` names where it came from.
+    `body` is whole bytes or an asynchronous iterator of pieces that are relayed as they come; `source` names where it
+    came from. The status is from 200 to 599; what could not be sent is a ValueError or a TypeError here.
     """
 
     __slots__ = ("body", "head", "source", "usage")
@@ -26,6 +28,9 @@ class Reply:
         usage: Usage | None = None,
         source: str = "plugin",
     ) -> None:
+        check_status("a Reply", status, least=200)
+        if not isinstance(body, bytes) and not isinstance(body, AsyncIterable):
+            raise TypeError(f"the body of a Reply must be bytes or an asynchronous iterator, not {type(body).__name__}")
         self.head = Head(status, [(b"content-type", content_type), *(headers or [])])
         self.body = body
         self.usage = usage

@@ -53,15 +53,24 @@ async def serve(call: Call) -> None:
             race.start()
             attempt = await race
             outcome = await relay(call, attempt)
-    except (Reject, Failed) as refusal:
-        outcome = refuse(call, refusal.fault)
-    except asyncio.CancelledError:
-        # One that a plugin's own work brought up is the plugin's failure: the client waits for an answer.
-        outcome = Outcome(Ending.CLIENT_GONE, 499) if call.client.gone else refuse(call, call.stopped or INTERNAL)
-    except FAILURES:
-        log.exception("request %s failed inside the gateway", call.id)
-        outcome = refuse(call, INTERNAL)
+    except FAILURES as error:
+        outcome = broken_off(call, error)
     finish(call, outcome)
+
+
+def broken_off(call: Call, error: BaseException) -> Outcome:
+    """What an exception means for its call. Where something was ending the call, that counts, whatever was raised then."""
+    if call.client.gone:
+        if not isinstance(error, Reject | Failed | asyncio.CancelledError):
+            log.warning("request %s: something failed when its client left", call.id, exc_info=error)
+        return Outcome(Ending.CLIENT_GONE, 499)
+    if isinstance(error, Reject | Failed):
+        return refuse(call, error.fault)
+    if call.stopped is not None:
+        return refuse(call, call.stopped)
+    # A cancellation is of a plugin's own making: the client waits for an answer.
+    log.error("request %s failed inside the gateway", call.id, exc_info=error)
+    return refuse(call, INTERNAL)
 
 
 def refuse(call: Call, fault: Fault) -> Outcome:
