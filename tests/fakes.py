@@ -2,9 +2,9 @@
 
 def test_something():
     async def body():
-        async with Upstream(json_answer(chat_answer("hi"))) as upstream, gateway(yaml_for(upstream)) as url:
-            async with RawClient(url) as client:
-                answer = await client.post("/v1/chat/completions", {"model": "m", "messages": []})
+        async with Upstream(GOOD) as upstream, gateway(yaml_for(upstream)) as process:
+            async with RawClient(process.doors[0].shown) as client:
+                answer = await client.post(PATH, CHAT)
     run(body())
 """
 
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
-from collections.abc import AsyncIterator, Coroutine
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,6 +38,9 @@ from tailrace.proxy.testing.worker import Connection, Request, Script, Upstream,
 
 __all__ = [
     "CAPTURES",
+    "CHAT",
+    "GOOD",
+    "PATH",
     "Answer",
     "Connection",
     "RawClient",
@@ -58,23 +62,37 @@ __all__ = [
     "sse_answer",
     "sse_head",
     "stream_of",
+    "until",
     "yaml_for",
 ]
 
 T = TypeVar("T")
 CAPTURES = Path(__file__).parent / "captures"
-LIMIT = 20.0
+PATH = "/v1/chat/completions"
+CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+GOOD = json_answer(chat_answer("hi"))
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
+def run(main: Coroutine[Any, Any, T], *, limit: float = 30.0) -> T:
     """Run a coroutine to its end on a loop of its own, as the product does; a hang is an error."""
 
     async def bounded() -> T:
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(limit):
             return await main
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(bounded())
+
+
+async def until(
+    holds: Callable[[], object], what: str | Callable[[], str] = "waited in vain", limit: float = 10.0
+) -> None:
+    """Wait until something holds, looking often; a failure after `limit` says `what` did not come."""
+    end = time.monotonic() + limit
+    while not holds():
+        if time.monotonic() > end:
+            raise AssertionError(what if isinstance(what, str) else what())
+        await asyncio.sleep(0.002)
 
 
 def decoded(yaml: str) -> Gateway:

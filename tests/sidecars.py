@@ -1,15 +1,15 @@
-"""What tests of sidecars use: a simulated engine in this loop, a sidecar before it, and waiting for a condition."""
+"""What tests of sidecars use: a simulated engine in this loop and a sidecar before it."""
 
 from __future__ import annotations
 
 import asyncio
 import textwrap
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fakes import Connection, Request, Upstream, chat_answer, json_answer
+from fakes import GOOD, Connection, Request, Upstream, json_answer, until
 from tailrace.proxy.config import decode_source, parse
 from tailrace.proxy.hop import HopKey
 from tailrace.proxy.plugin import Plugin
@@ -52,13 +52,6 @@ async def sidecar(engine: str, more: str = "", listen: str = "127.0.0.1:0") -> A
     async with running(worker_settings(engine, more, listen)) as process:
         await until(lambda: process.report.takes_calls)
         yield process
-
-
-async def until(condition: Callable[[], object], limit: float = 10.0) -> None:
-    """Return once the condition holds; a test that waits in vain fails."""
-    async with asyncio.timeout(limit):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 def url_of(process: Any) -> str:
@@ -118,4 +111,4 @@ class HeldEngine(Upstream):
         gone.cancel()
         if waits.cancel():
             return
-        await conn.send(json_answer(chat_answer("hi")))
+        await conn.send(GOOD)

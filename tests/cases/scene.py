@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import orjson
-from fakes import Answer, RawClient, Upstream, chat_chunk, chunked, event, gateway, yaml_for
+from fakes import CHAT, PATH, Answer, RawClient, Upstream, chat_chunk, chunked, event, gateway, until, yaml_for
 from tailrace.proxy.gateway import GatewayProcess
 from tailrace.proxy.outcome import Outcome
 from tailrace.proxy.testing.worker import Script
 
 from cases.witness import Witness
 
-PATH = "/v1/chat/completions"
-CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 STREAM = {**CHAT, "stream": True}
 ROLE = chat_chunk("", role="assistant")
 FINISH = chat_chunk(finish="stop")
@@ -98,15 +96,6 @@ async def scene(
         for upstream in upstreams:
             assert not upstream.errors
     assert not complaints
-
-
-async def until(holds: Callable[[], bool], what: str | Callable[[], str], limit: float = 5.0) -> None:
-    """Wait until something holds, looking often; a failure after `limit` says `what` did not come."""
-    end = time.monotonic() + limit
-    while not holds():
-        if time.monotonic() > end:
-            raise AssertionError(what if isinstance(what, str) else what())
-        await asyncio.sleep(0.005)
 
 
 async def closed_promptly(upstream: Upstream, count: int = 1) -> None:

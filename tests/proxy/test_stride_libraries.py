@@ -10,8 +10,7 @@ import anyio
 import httpx
 import orjson
 import pytest
-from cases.scene import until
-from fakes import RawClient, Upstream, chat_answer, gateway, json_answer, run, yaml_for
+from fakes import RawClient, Upstream, chat_answer, gateway, json_answer, run, until, yaml_for
 from tailrace.proxy.plugin import Plugin
 from ways import WAYS, Elsewhere, Way
 

@@ -4,38 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import aiohttp
 import anthropic
+import fakes
 import openai
-import uvloop
 from cases.witness import Witness
-from fakes import Answer, RawClient, gateway
+from fakes import Answer, RawClient, gateway, until
 from tailrace.proxy.gateway import GatewayProcess
 from tailrace.proxy.outcome import Outcome
 
 from real_vllm.engines import KEY, Vllm
 
-T = TypeVar("T")
-LIMIT = 120.0
+run = partial(fakes.run, limit=120.0)
 CHAT = "/v1/chat/completions"
 HELLO = [{"role": "user", "content": "Say something about rivers."}]
 LONG = 15000
 """Tokens: half a minute of streaming, so that whatever happens to the engine happens in the middle."""
-
-
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run to the end on the product's loop."""
-
-    async def bounded() -> T:
-        async with asyncio.timeout(LIMIT):
-            return await main
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(bounded())
 
 
 class Clients:
@@ -139,12 +128,3 @@ def sample(lines: Sequence[str], name: str) -> int:
     values = [line.rsplit(" ", 1)[1] for line in lines if line.startswith((name + "{", name + " "))]
     assert len(values) == 1, f"{name} has {len(values)} series"
     return int(float(values[0]))
-
-
-async def until(holds: Callable[[], bool], what: str | Callable[[], str], limit: float = 20.0) -> None:
-    """Wait until something holds, looking often."""
-    end = time.monotonic() + limit
-    while not holds():
-        if time.monotonic() > end:
-            raise AssertionError(what if isinstance(what, str) else what())
-        await asyncio.sleep(0.01)

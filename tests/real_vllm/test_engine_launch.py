@@ -7,9 +7,11 @@ import asyncio
 import os
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import aiohttp
+import fakes
 import pytest
 from tailrace.worker.engine.launch import Engine, engine
 from tailrace.worker.engine.settings import EngineSettings, VllmSettings, WatchSettings
@@ -19,6 +21,7 @@ from tailrace.worker.engine.stragglers import MARK, marked
 VLLM = os.environ.get("TAILRACE_TEST_VLLM")
 MODEL = os.environ.get("TAILRACE_TEST_MODEL")
 KEY = "the-engines-own-key"
+until = partial(fakes.until, limit=300.0)
 
 pytestmark = [
     pytest.mark.real_vllm,
@@ -72,12 +75,6 @@ async def stream(it: Engine, tokens: int) -> int:
             return seen.count(b"data: ")
     finally:
         it.request_over()
-
-
-async def until(condition, limit: float = 300.0) -> None:
-    async with asyncio.timeout(limit):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def family(leader: int) -> list[int]:

@@ -16,9 +16,10 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+from fakes import until
 from tailrace.proxy.outcome import Ending, Outcome
 
-from real_vllm.scene import HELLO, LONG, Scene, run, scene, until
+from real_vllm.scene import HELLO, LONG, Scene, run, scene
 
 CHAT: dict[str, Any] = {"model": "tiny", "messages": HELLO, "max_tokens": LONG}
 SHORT = {**CHAT, "max_tokens": 4}

@@ -17,8 +17,8 @@ import openai
 import orjson
 import pytest
 import uvloop
-from fakes import RawClient, decoded
-from sidecars import CHAT, KEY, hop, until, url_of, worker_settings
+from fakes import RawClient, decoded, until
+from sidecars import CHAT, KEY, hop, url_of, worker_settings
 from tailrace.proxy.gateway import GatewayProcess
 from tailrace.proxy.gateway import running as gateway_running
 from tailrace.worker.sidecar import SidecarProcess
@@ -66,7 +66,7 @@ async def house() -> AsyncIterator[tuple[GatewayProcess, SidecarProcess]]:
             (worker,) = front.workers()
             await until(lambda: side.feed.subscribers == 1)
             await until(lambda: not worker.eligible)
-            await until(lambda: worker.eligible, START)
+            await until(lambda: worker.eligible, limit=START)
             yield front, side
 
 
@@ -126,10 +126,10 @@ async def load_is_pushed(front: GatewayProcess, side: SidecarProcess, url: str) 
             assert answer.events[-1].data == b"[DONE]"
 
     streams = asyncio.gather(*(one() for _ in range(6)))
-    await until(lambda: (worker.standing.running, worker.standing.waiting) == (4, 2), 60)
-    await until(lambda: (worker.standing.tokens_per_second or 0) > 10, 60)
+    await until(lambda: (worker.standing.running, worker.standing.waiting) == (4, 2), limit=60)
+    await until(lambda: (worker.standing.tokens_per_second or 0) > 10, limit=60)
     await streams
-    await until(lambda: (worker.standing.running, worker.standing.waiting) == (0, 0), 60)
+    await until(lambda: (worker.standing.running, worker.standing.waiting) == (0, 0), limit=60)
     assert side.gate.inside == 0
 
 
@@ -138,11 +138,11 @@ async def leaving_stops_the_engine(side: SidecarProcess, url: str) -> None:
     client = await RawClient.connect(url)
     await client.request("POST", CHAT, orjson.dumps(body))
     assert (await client.read_head()).status == 200
-    await until(lambda: side.report.engine.running == 1, 60)
+    await until(lambda: side.report.engine.running == 1, limit=60)
     began = time.monotonic()
     await client.close()
     await until(lambda: side.gate.inside == 0)
-    await until(lambda: side.report.engine.idle, 60)
+    await until(lambda: side.report.engine.idle, limit=60)
     print(f"idle {(time.monotonic() - began) * 1000:.0f} ms after the client left")
 
 
@@ -158,6 +158,6 @@ async def a_kill_is_told_at_once(front: GatewayProcess, side: SidecarProcess) ->
     async with RawClient(url_of(front)) as client:
         answer = await client.post(CHAT, {"model": "tiny", "messages": HELLO})
         assert answer.status == 503
-    await until(lambda: worker.eligible, START)
+    await until(lambda: worker.eligible, limit=START)
     async with RawClient(url_of(front)) as client:
         assert (await client.post(CHAT, {"model": "tiny", "messages": HELLO, "max_tokens": 3})).status == 200

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from fakes import RawClient, Upstream, json_answer, run
-from sidecars import CHAT, HELLO, KEY, STREAMED, found, hop, sidecar, simulated, until, url_of, worker_settings
+from fakes import RawClient, Upstream, json_answer, run, until
+from sidecars import CHAT, HELLO, KEY, STREAMED, found, hop, sidecar, simulated, url_of, worker_settings
 from tailrace.proxy.config import ConfigError
 from tailrace.worker.settings import Worker
 from tailrace.worker.sidecar import running

@@ -7,20 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
-from fakes import RawClient, run
-from sidecars import (
-    CHAT,
-    HELLO,
-    KEY,
-    HeldEngine,
-    found,
-    hop,
-    sidecar,
-    simulated,
-    until,
-    url_of,
-    worker_settings,
-)
+from fakes import RawClient, run, until
+from sidecars import CHAT, HELLO, KEY, HeldEngine, found, hop, sidecar, simulated, url_of, worker_settings
 from tailrace.proxy.watch.feed import PATH
 from tailrace.worker import state_feed
 from tailrace.worker.sidecar import running

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes import RawClient, run
-from sidecars import CHAT, HELLO, HeldEngine, found, sidecar, until, url_of, worker_settings
+from fakes import RawClient, run, until
+from sidecars import CHAT, HELLO, HeldEngine, found, sidecar, url_of, worker_settings
 from tailrace.worker.pace import LATEST, SOONEST, Pace
 
 ONE = "concurrency: 1\nqueue: 2\n"

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import orjson
 import pytest
-from cases.scene import until
 from fakes import (
     RawClient,
     Upstream,
@@ -19,6 +18,7 @@ from fakes import (
     sse_answer,
     sse_head,
     stream_of,
+    until,
     yaml_for,
 )
 from scrape import Scrape

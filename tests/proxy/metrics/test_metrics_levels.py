@@ -1,7 +1,6 @@
 """Gauges: of the process, of its workers, of workers that were removed."""
 
-from cases.scene import until
-from fakes import RawClient, Upstream, chat_answer, decoded, gateway, json_answer, run, yaml_for
+from fakes import RawClient, Upstream, chat_answer, decoded, gateway, json_answer, run, until, yaml_for
 from scrape import Scrape
 
 PATH = "/v1/chat/completions"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes import Connection, Request, Upstream, answer, decoded, json_answer, run
-from sidecars import KEY, found, sidecar, simulated, until
+from fakes import Connection, Request, Upstream, answer, decoded, json_answer, run, until
+from sidecars import KEY, found, sidecar, simulated
 from tailrace.proxy.gateway import running
 from tailrace.proxy.pool import ConnectionPool
 from tailrace.proxy.watch import watcher

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes import Connection, Request, Upstream, chunked, decoded, json_answer, run
-from sidecars import until
+from fakes import Connection, Request, Upstream, chunked, decoded, json_answer, run, until
 from tailrace.proxy.gateway import running
 from tailrace.proxy.standing import Standing
 from tailrace.proxy.watch import subscription

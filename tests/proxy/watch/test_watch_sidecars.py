@@ -6,19 +6,8 @@ import os
 import signal
 
 import pytest
-from fakes import RawClient, Upstream, decoded, json_answer, run
-from sidecars import (
-    CHAT,
-    HELLO,
-    KEY,
-    HeldEngine,
-    found,
-    hop,
-    sidecar,
-    simulated,
-    until,
-    url_of,
-)
+from fakes import RawClient, Upstream, decoded, json_answer, run, until
+from sidecars import CHAT, HELLO, KEY, HeldEngine, found, hop, sidecar, simulated, url_of
 from tailrace.proxy.gateway import running
 from tailrace.proxy.roll import described
 from tailrace.worker.sim import Adapter

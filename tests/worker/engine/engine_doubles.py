@@ -1,6 +1,5 @@
 """What tests of the engine share."""
 
-import asyncio
 import os
 
 import orjson
@@ -14,13 +13,6 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-async def until(condition, limit: float = 20.0) -> None:
-    """Wait for a condition; the limit is only there so that a broken test ends."""
-    async with asyncio.timeout(limit):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 class Clock:

@@ -9,16 +9,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 import uvloop
-from engine_doubles import alive, until
+from engine_doubles import alive
+from fakes import until
 from tailrace.worker.engine.command import EngineError
 from tailrace.worker.engine.launch import Engine, engine
-from tailrace.worker.engine.settings import (
-    EngineSettings,
-    StartSettings,
-    VllmSettings,
-    WarmupSettings,
-    WatchSettings,
-)
+from tailrace.worker.engine.settings import EngineSettings, StartSettings, VllmSettings, WarmupSettings, WatchSettings
 from tailrace.worker.engine.state import EngineState, Phase
 from tailrace.worker.engine.watch import EngineWatch
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from engine_doubles import until
+from fakes import until
 from tailrace.worker.engine.pidfd import ProcessEnd
 
 

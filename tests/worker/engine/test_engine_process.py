@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from engine_doubles import alive, until
+from engine_doubles import alive
+from fakes import until
 from tailrace.worker.engine import stragglers
 from tailrace.worker.engine.command import Command
 from tailrace.worker.engine.output import OutputRelay

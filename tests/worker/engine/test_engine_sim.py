@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from engine_doubles import alive, until
+from engine_doubles import alive
+from fakes import until
 from tailrace.proxy.config import decode_source, parse
 from tailrace.worker.engine.command import EngineError
 from tailrace.worker.engine.launch import engine

@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from engine_doubles import Clock, until
+from engine_doubles import Clock
+from fakes import until
 from tailrace.worker.engine.client import Unanswered
 from tailrace.worker.engine.settings import WatchSettings
 from tailrace.worker.engine.state import Model, Phase

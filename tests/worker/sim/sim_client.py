@@ -5,23 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import uvloop
 from tailrace.worker.sim import ManualClock, Sim, SimSettings, serve
 
 CAPTURES = Path(__file__).parent / "captures"
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 HELLO = {"model": "tiny", "messages": [{"role": "user", "content": "hello"}], "temperature": 0}
-
-
-def run(coroutine: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(asyncio.wait_for(coroutine, 30))
 
 
 @contextlib.asynccontextmanager
@@ -127,13 +121,6 @@ async def turns(count: int = 20) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
     await asyncio.sleep(0.001)
-
-
-async def until(true: Any, seconds: float = 5.0) -> None:
-    """Wait for something that happens soon."""
-    async with asyncio.timeout(seconds):
-        while not true():
-            await asyncio.sleep(0.001)
 
 
 STREAM = HELLO | {"stream": True, "max_tokens": 9}

@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from sim_client import CHAT, COMPLETIONS, HELLO, connect, fetch, head_of, run, running, until
+from fakes import run, until
+from sim_client import CHAT, COMPLETIONS, HELLO, connect, fetch, head_of, running
 
 
 async def ask_and_stay(sim: Any, path: str, body: dict[str, Any]) -> Any:

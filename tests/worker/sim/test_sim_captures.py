@@ -5,7 +5,8 @@ values where they are not the engine's to choose, same framing.
 import json
 
 import pytest
-from sim_client import CHAT, COMPLETIONS, Answer, capture, captured_request, fetch, get, read_answer, run, running
+from fakes import run
+from sim_client import CHAT, COMPLETIONS, Answer, capture, captured_request, fetch, get, read_answer, running
 from wire_shape import event_shapes, head_shape, shape
 
 STREAMS = [

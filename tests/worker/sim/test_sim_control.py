@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from sim_client import CHAT, HELLO, fetch, get, run, running, turns
+from fakes import run
+from sim_client import CHAT, HELLO, fetch, get, running, turns
 from tailrace.worker.sim import Fault
 from tailrace.worker.sim.exchange import Exchange, Request
 from tailrace.worker.sim.failures import fault_from

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from fakes import run, until
 from sim_client import (
     CHAT,
     COMPLETIONS,
@@ -15,9 +16,7 @@ from sim_client import (
     get,
     head_of,
     read_answer,
-    run,
     running,
-    until,
 )
 from wire_shape import head_shape
 

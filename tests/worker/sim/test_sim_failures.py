@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from fakes import run, until
 from sim_client import (
     CHAT,
     COMPLETIONS,
@@ -15,10 +16,8 @@ from sim_client import (
     fetch,
     get,
     read_answer,
-    run,
     running,
     turns,
-    until,
 )
 from tailrace.worker.sim import Fault, ManualClock
 

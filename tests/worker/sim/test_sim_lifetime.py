@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from fakes import run, until
 from sim_client import (
     CHAT,
     COMPLETIONS,
@@ -18,10 +19,8 @@ from sim_client import (
     head_of,
     read_answer,
     rest,
-    run,
     running,
     turns,
-    until,
 )
 from tailrace.worker.sim import Fault, ManualClock
 from wire_shape import head_shape

@@ -4,7 +4,8 @@ import json
 import re
 
 import pytest
-from sim_client import CHAT, HELLO, connect, fetch, get, head_of, run, running, until
+from fakes import run, until
+from sim_client import CHAT, HELLO, connect, fetch, get, head_of, running
 from tailrace.worker.sim import Adapter
 from tailrace.worker.sim.exposition import _number
 from tailrace.worker.sim.metrics import Histogram

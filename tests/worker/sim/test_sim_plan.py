@@ -5,7 +5,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from sim_client import CHAT, HELLO, fetch, run, running
+from fakes import run
+from sim_client import CHAT, HELLO, fetch, running
 
 SCHEMAS: list[dict[str, Any]] = [
     {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "boolean"}, "c": {"type": "null"}}},

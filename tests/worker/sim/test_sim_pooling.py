@@ -6,7 +6,8 @@ import struct
 from typing import Any
 
 import pytest
-from sim_client import fetch, run, running
+from fakes import run
+from sim_client import fetch, running
 from tailrace.worker.sim.tokenizer import encode
 from tailrace.worker.sim.vectors import embed, similarity
 

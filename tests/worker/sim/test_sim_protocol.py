@@ -6,7 +6,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from sim_client import CHAT, HELLO, connect, fetch, get, head_of, read_answer, run, running, turns, until
+from fakes import run, until
+from sim_client import CHAT, HELLO, connect, fetch, get, head_of, read_answer, running, turns
 from tailrace.worker.sim import Adapter, ManualClock
 
 BODY = json.dumps(HELLO | {"max_tokens": 3}).encode()

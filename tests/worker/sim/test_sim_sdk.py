@@ -7,7 +7,8 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from sim_client import HELLO, run, running, until
+from fakes import run, until
+from sim_client import HELLO, running
 from tailrace.worker.sim import Fault
 
 MESSAGES: Any = HELLO["messages"]

@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from fakes import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sim_client import CHAT, COMPLETIONS, HELLO, fetch, run, running
+from sim_client import CHAT, COMPLETIONS, HELLO, fetch, running
 from tailrace.worker.sim import Adapter
 from tailrace.worker.sim.tokenizer import EOS, ID_OF, IM_START, VOCAB_SIZE
 from tailrace.worker.sim.words import BROKEN

@@ -1,9 +1,10 @@
 """The tokenizer: text and ids are the same thing said twice."""
 
 import pytest
+from fakes import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sim_client import fetch, run, running
+from sim_client import fetch, running
 from tailrace.worker.sim.tokenizer import (
     BYTE,
     EOS,
