@@ -59,7 +59,7 @@ async def serve(call: Call) -> None:
 
 
 def broken_off(call: Call, error: BaseException) -> Outcome:
-    """What an exception means for its call. Where something was ending the call, that counts, whatever was raised then."""
+    """What an exception means for its call. Where something was ending the call, that counts, whatever was raised."""
     if call.client.gone:
         if not isinstance(error, Reject | Failed | asyncio.CancelledError):
             log.warning("request %s: something failed when its client left", call.id, exc_info=error)
