@@ -15,7 +15,7 @@ from tailrace.proxy import answers
 from tailrace.proxy.dialects import Sign
 from tailrace.proxy.fault import FAILURES, INTERNAL, Fault, bad_answer, false_end, timed_out
 from tailrace.proxy.outcome import AttemptEnd
-from tailrace.proxy.owed import SILENCE, Owed
+from tailrace.proxy.owed import SILENCE, USAGE, Owed
 from tailrace.proxy.plugin import Verdict
 from tailrace.proxy.sink import Sink
 from tailrace.proxy.sse import Event, Splitter
@@ -204,17 +204,23 @@ class Attempt(Sink):
 
     def _note(self, event: Event, sign: Sign) -> None:
         """Keep account of what a policy holds back: at a proper end there is nothing left to wait for."""
-        if sign is Sign.NOTHING:
-            return
-        self._shows = True
-        if sign is Sign.FINISH:
-            if self._owed is None:
-                self._owed = Owed(self.call)
-            self._owed.note(event, finish=True)
+        if sign is not Sign.NOTHING:
+            self._shows = True
+        if sign is Sign.FINISH and self._owed is None:
+            self._owed = Owed(self.call)
+        if self._owed is not None:
+            self._owed.note(event, finish=sign is Sign.FINISH)
 
     @property
     def _finished(self) -> bool:
         return self._owed is not None and self._owed.finished
+
+    @property
+    def _missing(self) -> str | None:
+        """What keeps a stream that is over from being whole."""
+        if self._finished:
+            return USAGE if self._owed is not None and self._owed.usage else None
+        return "a finish reason" if self._shows else "any content"
 
     def _commit(self) -> None:
         self.first_content_ns = monotonic_ns()
@@ -227,10 +233,11 @@ class Attempt(Sink):
         if self.refused:
             self._lose(answers.error_of(self, b"".join(self.held)))
         elif self.streaming:
-            if self._finished:
+            missing = self._missing
+            if missing is None:
                 self._commit()
             else:
-                self._lose(false_end(f"it ended without {'a finish reason' if self._shows else 'any content'}"))
+                self._lose(false_end(f"it ended without {missing}"))
         elif why := answers.no_answer(self):
             self._lose(bad_answer(why))
         else:

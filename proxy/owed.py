@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 SILENCE = 2.0
 """Seconds after which a stream that owes nothing counts as ended, though its worker says nothing of an end."""
+USAGE = "the usage that was asked for"
 _USAGE_ASKED = re.compile(rb'"include_usage"\s*:\s*true')
 
 
@@ -24,8 +25,8 @@ class Owed:
 
     def __init__(self, call: Call) -> None:
         self._choices = answers.choices_asked(call)
-        options = None if call.body is None else call.body.fields.get("stream_options")
-        self._asked = options is not None and _USAGE_ASKED.search(memoryview(options)) is not None
+        options = None if call.body is None else call.body.written("stream_options")
+        self._asked = options is not None and _USAGE_ASKED.search(options) is not None
         self.finished = False
         self.usage = False
 

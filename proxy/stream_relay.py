@@ -16,7 +16,7 @@ from tailrace.proxy.dialects import Sign
 from tailrace.proxy.errors import event as error_event
 from tailrace.proxy.fault import FAILURES, INTERNAL, Fault, Whose, false_end, fault_of, timed_out
 from tailrace.proxy.outcome import Ending, Outcome
-from tailrace.proxy.owed import SILENCE, Owed
+from tailrace.proxy.owed import SILENCE, USAGE, Owed
 from tailrace.proxy.pattern import Pattern
 from tailrace.proxy.signal import Signal
 from tailrace.proxy.sink import Sink
@@ -156,7 +156,7 @@ class StreamRelay(Sink):
             return
         tail = self._tail
         whole = tail + data if tail else data
-        if self._needs_look(whole):
+        if self._unpaid or self._needs_look(whole):
             if not self._inspect(whole, len(tail)):
                 return
         else:
@@ -239,10 +239,10 @@ class StreamRelay(Sink):
         return self._owed is not None and self._owed.finished and not self._tail
 
     def on_end(self) -> None:
-        if not self._sse or self._terminal or self._finished:
+        if not self._sse or self._terminal or (self._finished and not self._unpaid):
             self._finish()
         else:
-            self._fail(false_end("its stream ended without a finish reason"))
+            self._fail(false_end("its stream ended without " + (USAGE if self._finished else "a finish reason")))
 
     def on_fault(self, fault: Fault) -> None:
         if self._terminal:
