@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from tailrace.proxy import framing
 from tailrace.proxy.answering import Answering
 from tailrace.proxy.body import invalid
+from tailrace.proxy.call import Call
 from tailrace.proxy.errors import answer as error_answer
 from tailrace.proxy.fault import Fault, Reject
+from tailrace.proxy.head import RequestHead
+from tailrace.proxy.metrics.calls import UNPARSED
+from tailrace.proxy.routes import Route
 
 if TYPE_CHECKING:
-    from tailrace.proxy.call import Call
     from tailrace.proxy.limits import Timeouts
+    from tailrace.proxy.peer import Peer
+    from tailrace.proxy.server import ClientConnection
     from tailrace.proxy.service import Service
 
 _LINGER: Final = 2.0
@@ -37,11 +42,13 @@ class Attended(Answering):
         "_spoken",
         "_unsent",
         "_url",
+        "peer",
         "touched",
     )
 
     def __init__(self, service: Service) -> None:
         super().__init__(service)
+        self.peer: Peer = None  # type: ignore[assignment]
         self.touched = service.clock.now
         self._url = b""
         self._seen: list[bytes] = []
@@ -66,29 +73,33 @@ class Attended(Answering):
             raise invalid("Only HTTP is spoken here.")
 
     def _refuse(self, fault: Fault) -> None:
-        """Answer what never became a call, or one whose body turned out to be wrong."""
+        """Answer what never became a call, or one whose body turned out to be wrong, behind all that came before it."""
         call = self._reading
         self._reading = None
-        self._closing = True
-        if call is not None:
-            serving = call is self.call
-            call.fail(fault)
-            if serving:
-                # The call has told its client, or will.
-                self._lingering = True
-                return
-        if self.call is None and not self._queue:
-            anthropic = self._url.startswith(b"/v1/messages")
-            request_id = self.service.next_id()
-            head, body = error_answer(fault, anthropic=anthropic, request_id=request_id)
+        if call is None and self.call is None and not self._queue:
+            head, body = error_answer(fault, anthropic=self._anthropic, request_id=(call_id := self.service.next_id()))
             self.service.refused(fault)
-            lines = framing.head_lines(head, request_id)
+            lines = framing.head_lines(head, call_id)
             self.transport.write(lines + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body)
             self._linger()
-        elif self.call is None:
-            self._linger()
-        else:
-            self._lingering = True
+            return
+        self._lingering = True  # what the client sends from here on is not read
+        self._head_size = 0
+        if call is None:
+            call = self._stand_in()
+            self._queue.append(call)
+        call.fail(fault)
+
+    def _stand_in(self) -> Call:
+        """A call that waits in place of what never became one, to fail when its turn comes."""
+        route = Route("", UNPARSED, anthropic=self._anthropic)
+        head = RequestHead("GET", "", b"", b"", [], "1.1")
+        client = cast("ClientConnection", self)
+        return Call(self.service.next_id(), self.service.chain.unguarded(), client, head, route, self.peer)
+
+    @property
+    def _anthropic(self) -> bool:
+        return self._url.startswith(b"/v1/messages")
 
     def _linger(self) -> None:
         """Discard what the client still sends, so that it can read the answer before a reset; `visit` ends that."""

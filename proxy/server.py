@@ -24,7 +24,6 @@ from tailrace.proxy.stride import Stride
 if TYPE_CHECKING:
     from tailrace.proxy.chain import Chain
     from tailrace.proxy.door import Door
-    from tailrace.proxy.peer import Peer
     from tailrace.proxy.proxy_protocol import Origin
     from tailrace.proxy.routes import Route
     from tailrace.proxy.service import Service
@@ -52,14 +51,12 @@ class ClientConnection(Attended):
         "_route",
         "_serving",
         "door",
-        "peer",
     )
 
     def __init__(self, service: Service, door: Door, origin: Origin | None = None) -> None:
         super().__init__(service)
         self.door = door
         self._origin = origin
-        self.peer: Peer = None  # type: ignore[assignment]
         self._parser = httptools.HttpRequestParser(self)
         self._headers: HeaderList = []
         self._in_body = False
@@ -290,7 +287,7 @@ class ClientConnection(Attended):
     def finished(self, call: Call) -> None:
         """The call is over: go on with the next request, or close."""
         self.call = None
-        if not call.complete and not self._lingering:
+        if not call.complete and not self._lingering_since and not self.gone:
             self._linger()
         elif self._closing:
             self.close()
