@@ -13,6 +13,8 @@ from typing import Any
 
 from fakes import Connection, RawClient, Request, Script, json_answer
 
+QUICK = "pre_stop: 0\n"
+
 
 def engine(*scripts: Script | bytes) -> Script:
     """An engine that is healthy whenever it is asked; each script answers one POST, the last all that follow."""

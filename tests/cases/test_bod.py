@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import orjson
 import pytest
-from fakes import RawClient, Upstream, answer, chat_answer, gateway, json_answer, run, yaml_for
+from fakes import GOOD, RawClient, Upstream, answer, gateway, run, yaml_for
 
 from cases.scene import CHAT, PATH, scene
 
-GOOD = json_answer(chat_answer("hi"))
 ODD = (
     b'{ "model" :\t"m",\r\n "messages":[ {"role":"user","content":"\\u00e9\xc3\xa9\\/"} ],'
     b'"seed":12481294621783612638172632817,"a":1.0,"b":1e5,"c":-0,"d":1E+2,  "nested":{"z":1,"a":[1.10 , null]}}  '

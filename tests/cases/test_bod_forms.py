@@ -7,7 +7,7 @@ import random
 
 import orjson
 import pytest
-from fakes import RawClient, Upstream, answer, chat_answer, gateway, json_answer, run, yaml_for
+from fakes import GOOD, RawClient, Upstream, answer, chat_answer, gateway, json_answer, run, yaml_for
 
 from cases.scene import CHAT, PATH, scene
 
@@ -159,7 +159,7 @@ def test_BOD_12_content_types(kind, status):
 
 def test_BOD_14_no_field_steers_the_proxy():
     async def body():
-        async with scene(json_answer(chat_answer("hi"))) as s:
+        async with scene(GOOD) as s:
             plain = CHAT | STEERING
             nested = CHAT | {"tools": [STEERING], "metadata": STEERING, "extra_body": STEERING}
             query = "?" + "&".join(f"{name}=http://evil" for name in STEERING)

@@ -10,12 +10,10 @@ import zlib
 import orjson
 import pytest
 import zstandard
-from fakes import RawClient, chat_answer, chunked, json_answer, run
+from fakes import GOOD, RawClient, chunked, run
 
 from cases.edge import CHUNKED, answers_in, post
 from cases.scene import CHAT, PATH, scene, until
-
-GOOD = json_answer(chat_answer("hi"))
 
 
 def test_BOD_08_large_bodies_are_taken_and_larger_ones_refused_early():

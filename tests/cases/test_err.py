@@ -5,20 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes import (
-    answer,
-    chat_answer,
-    chunked,
-    event,
-    json_answer,
-    run,
-    sse_answer,
-)
+from fakes import GOOD, answer, chunked, event, run, sse_answer
 from tailrace.proxy.fault import Whose
 
 from cases.scene import CHAT, STREAM, scene
 
-GOOD = json_answer(chat_answer("hi"))
 MESSAGES = "/v1/messages"
 HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 

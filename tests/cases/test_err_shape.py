@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from fakes import RawClient, chat_answer, chat_chunk, chunked, event, json_answer, run, sse_head
+from fakes import GOOD, RawClient, chat_chunk, chunked, event, run, sse_head
 
 from cases.edge import answers_in, check_error, post
 from cases.scene import PATH, STREAM, scene
 from cases.witness import Witness
 
-GOOD = json_answer(chat_answer("hi"))
 MESSAGES = "/v1/messages"
 
 

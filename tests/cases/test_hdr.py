@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import orjson
-from fakes import RawClient, Upstream, chat_answer, gateway, json_answer, run, sse_answer, stream_of, yaml_for
+from fakes import GOOD, RawClient, Upstream, chat_answer, gateway, json_answer, run, sse_answer, stream_of, yaml_for
 
 from cases.every_route import CANARIES, ROUTES, ask, worker_of_any_route
 from cases.scene import CHAT, PATH, STREAM, scene
@@ -14,7 +14,7 @@ FRAMING = ("content-length", "transfer-encoding")
 
 def test_HDR_10_exactly_one_framing_header_each_way():
     async def body():
-        async with scene(json_answer(chat_answer("hi")), sse_answer(stream_of(["a"]))) as s:
+        async with scene(GOOD, sse_answer(stream_of(["a"]))) as s:
             client = await s.client()
             data = orjson.dumps(CHAT)
             await client.send(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 import pytest
-from fakes import RawClient, Request, Upstream, chat_answer, gateway, json_answer, run, yaml_for
+from fakes import GOOD, RawClient, Request, Upstream, gateway, run, yaml_for
 
 from cases.scene import CHAT, PATH, scene
 
@@ -30,7 +30,7 @@ def addresses(request: Request) -> dict[str, str]:
 
 def test_HDR_06_forged_addresses_of_strangers_are_ignored():
     async def body():
-        async with scene(json_answer(chat_answer("hi"))) as s:
+        async with scene(GOOD) as s:
             await s.ask(CHAT, headers=FORGED)
             assert addresses(s.upstream.requests[0]) == {"x-forwarded-for": "127.0.0.1", "x-forwarded-proto": "http"}
             assert s.witness.calls[0].peer.address == "127.0.0.1"
@@ -57,7 +57,7 @@ TRUSTED = {
 @pytest.mark.parametrize(("forwarded", "client"), TRUSTED.values(), ids=TRUSTED)
 def test_HDR_06_forwarded_addresses_of_trusted_hops(forwarded, client):
     async def body():
-        async with Upstream(json_answer(chat_answer("hi"))) as upstream:
+        async with Upstream(GOOD) as upstream:
             listen = '{address: "127.0.0.1:0", trusted_proxies: [127.0.0.0/8, 10.0.0.0/8]}'
             yaml = yaml_for(upstream).replace("listen: [127.0.0.1:0]", f"listen: {listen}")
             async with gateway(yaml) as process, RawClient(process.doors[0].shown) as http:
@@ -71,7 +71,7 @@ def test_HDR_06_forwarded_addresses_of_trusted_hops(forwarded, client):
 
 def test_HDR_06_several_header_lines_are_one_list():
     async def body():
-        async with Upstream(json_answer(chat_answer("hi"))) as upstream:
+        async with Upstream(GOOD) as upstream:
             listen = '{address: "127.0.0.1:0", trusted_proxies: [127.0.0.0/8]}'
             yaml = yaml_for(upstream).replace("listen: [127.0.0.1:0]", f"listen: {listen}")
             async with gateway(yaml) as process, RawClient(process.doors[0].shown) as http:

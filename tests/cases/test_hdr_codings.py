@@ -8,7 +8,7 @@ import zlib
 import orjson
 import pytest
 import zstandard
-from fakes import answer, chat_answer, json_answer, run
+from fakes import GOOD, answer, chat_answer, run
 
 from cases.scene import CHAT, scene
 
@@ -37,7 +37,7 @@ def test_HDR_05_compressed_request_bodies():
             "zstd": zstandard.compress(plain),
             "identity": plain,
         }
-        async with scene(json_answer(chat_answer("hi"))) as s:
+        async with scene(GOOD) as s:
             for coding, data in codings.items():
                 got = await s.ask(data, headers={"content-encoding": coding})
                 assert got.status == 200

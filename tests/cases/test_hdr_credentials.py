@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes import RawClient, Upstream, chat_answer, gateway, json_answer, run, yaml_for
+from fakes import GOOD, RawClient, Upstream, gateway, run, yaml_for
 
 from cases.every_route import CANARIES, ROUTES, ask, worker_of_any_route
 from cases.scene import CHAT, PATH, scene
@@ -44,7 +44,7 @@ QUERIES = {
 @pytest.mark.parametrize(("query", "left"), QUERIES.items(), ids=range(len(QUERIES)))
 def test_HDR_01_credentials_in_a_query_stay_here(query, left):
     async def body():
-        async with scene(json_answer(chat_answer("hi")), more="forward_headers: [x_tenant_token]") as s:
+        async with scene(GOOD, more="forward_headers: [x_tenant_token]") as s:
             for _ in range(2):
                 assert (await s.ask(CHAT, f"{PATH}?{query}")).status == 200
             assert [request.target for request in s.upstream.requests] == [f"{PATH}?{left}"] * 2
@@ -59,7 +59,7 @@ def test_HDR_01_credentials_reach_neither_the_second_worker_nor_a_path_that_is_p
             conn.rst()
 
         more = "forward_headers: [x-tenant-token]"
-        async with scene(lost, json_answer(chat_answer("hi")), workers=2, more=more) as s:
+        async with scene(lost, GOOD, workers=2, more=more) as s:
             for _ in range(6):
                 await s.ask(CHAT, headers=CANARIES | {"X-Tenant-Token": "wanted"})
             seen = [request for upstream in s.upstreams for request in upstream.requests]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 import pytest
-from fakes import RawClient, Upstream, chat_answer, gateway, json_answer, run
+from fakes import GOOD, RawClient, Upstream, gateway, run
 from tailrace.proxy.headers import safe_value
 
 from cases.scene import CHAT, PATH, scene
@@ -28,7 +28,7 @@ def test_HDR_08_any_text_as_a_header_value(text, value):
 def test_HDR_08_a_model_of_any_name_is_served():
     async def body():
         names = ["中文", "50%", "a b", "x" * 300]
-        async with Upstream(json_answer(chat_answer("hi"))) as upstream:
+        async with Upstream(GOOD) as upstream:
             models = orjson.dumps({name: {"workers": [upstream.url]} for name in names}).decode()
             async with gateway(f"listen: 127.0.0.1:0\nmodels: {models}\n") as process:
                 async with RawClient(process.doors[0].shown) as client:
@@ -43,7 +43,7 @@ def test_HDR_08_a_model_of_any_name_is_served():
 @pytest.mark.parametrize(("size", "status"), [(9_000, 200), (30_000, 200), (70_000, 431)])
 def test_HDR_14_long_tokens(size, status):
     async def body():
-        async with scene(json_answer(chat_answer("hi"))) as s:
+        async with scene(GOOD) as s:
             got = await s.ask(CHAT, headers={"authorization": "Bearer " + "t" * size})
             assert got.status == status
             assert b"tttt" not in got.body
@@ -53,7 +53,7 @@ def test_HDR_14_long_tokens(size, status):
 
 def test_HDR_14_the_limit_is_configurable():
     async def body():
-        async with scene(json_answer(chat_answer("hi")), more="limits: {head: 128KiB}") as s:
+        async with scene(GOOD, more="limits: {head: 128KiB}") as s:
             assert (await s.ask(CHAT, headers={"authorization": "Bearer " + "t" * 70_000})).status == 200
 
     run(body())

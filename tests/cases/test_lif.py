@@ -7,26 +7,12 @@ from contextlib import AsyncExitStack
 
 import orjson
 import pytest
-from fakes import (
-    RawClient,
-    Upstream,
-    chat_answer,
-    chat_chunk,
-    chunked,
-    decoded,
-    gateway,
-    json_answer,
-    run,
-    sse_head,
-    yaml_for,
-)
+from fakes import GOOD, RawClient, Upstream, chat_chunk, chunked, decoded, gateway, run, sse_head, yaml_for
 from tailrace.proxy.fault import Reject
 from tailrace.proxy.plugin import Plugin
 
 from cases.scene import CHAT, DONE, FINISH, PATH, ROLE, STREAM, scene, until
 from cases.witness import Config
-
-GOOD = json_answer(chat_answer("hi"))
 
 
 class Gate:

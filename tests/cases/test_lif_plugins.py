@@ -9,14 +9,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 import anyio
 import orjson
 import pytest
-from fakes import RawClient, Upstream, chat_answer, decoded, gateway, json_answer, run, yaml_for
+from fakes import GOOD, RawClient, Upstream, decoded, gateway, run, yaml_for
 from tailrace.proxy import holding
 from tailrace.proxy.plugin import Plugin
 
 from cases.scene import CHAT, PATH, until
 from cases.witness import Config
-
-GOOD = json_answer(chat_answer("hi"))
 
 
 class Held(Plugin[Config]):

@@ -10,14 +10,25 @@ import time
 
 import orjson
 import pytest
-from fakes import RawClient, answer, chat_answer, chat_chunk, chunked, json_answer, run, sse_answer, sse_head, stream_of
+from fakes import (
+    GOOD,
+    RawClient,
+    answer,
+    chat_answer,
+    chat_chunk,
+    chunked,
+    json_answer,
+    run,
+    sse_answer,
+    sse_head,
+    stream_of,
+)
 from tailrace.proxy import headers, wire
 from tailrace.proxy.server import ClientConnection
 from tailrace.proxy.upstream import UpstreamConnection
 
 from cases.scene import CHAT, PATH, ROLE, STREAM, scene, until
 
-GOOD = json_answer(chat_answer("hi"))
 PIECE = chunked(chat_chunk("x" * 16_000))
 
 

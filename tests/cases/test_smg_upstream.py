@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from fakes import RawClient, answer, chat_answer, chunked, json_answer, run, sending, sse_answer, sse_head, stream_of
+from fakes import GOOD, RawClient, answer, chunked, run, sending, sse_answer, sse_head, stream_of
 
 from cases.scene import CHAT, PATH, STREAM, scene
 
-GOOD = json_answer(chat_answer("hi"))
 OK = b"HTTP/1.1 200 OK\r\n"
 
 JSON = b'{"choices":[]}'

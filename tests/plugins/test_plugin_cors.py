@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from fakes import RawClient, Upstream, answer, chat_answer, decoded, gateway, json_answer, run, yaml_for
+from fakes import CHAT, PATH, RawClient, Upstream, answer, chat_answer, decoded, gateway, json_answer, run, yaml_for
 from tailrace.proxy.config import ConfigError
 
-CHAT = {"model": "m", "messages": []}
 APP = "https://app.example"
 LISTED = "{origins: ['https://app.example', 'https://*.team.example', 'http://localhost:*']}"
 
@@ -21,7 +20,7 @@ def told(config: str, origin: str | None, *, method: str = "POST", asked: dict[s
             RawClient(process.doors[0].shown) as client,
         ):
             headers = (asked or {}) | ({"Origin": origin} if origin else {})
-            path = how.get("path", "/v1/chat/completions")
+            path = how.get("path", PATH)
             if method == "POST":
                 return await client.post(path, how.get("body", CHAT), headers)
             await client.request(method, path, b"", headers)

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from fakes import RawClient, Upstream, chat_answer, decoded, gateway, json_answer, run, sse_answer, stream_of, yaml_for
+from fakes import (
+    CHAT,
+    PATH,
+    RawClient,
+    Upstream,
+    chat_answer,
+    decoded,
+    gateway,
+    json_answer,
+    run,
+    sse_answer,
+    stream_of,
+    yaml_for,
+)
 from tailrace.proxy.config import ConfigError
-
-CHAT = {"model": "m", "messages": []}
 
 
 def exchanged(config: str, headers: dict[str, str] | None = None, answer_headers: bytes = b"", body: dict = CHAT):
@@ -21,9 +32,9 @@ def exchanged(config: str, headers: dict[str, str] | None = None, answer_headers
             gateway(yaml_for(upstream, plugins=f"- headers: {config}")) as process,
             RawClient(process.doors[0].shown) as client,
         ):
-            answer = await client.post("/v1/chat/completions", body, headers)
+            answer = await client.post(PATH, body, headers)
             # The second request of a connection takes the changes from memory.
-            await client.post("/v1/chat/completions", body, headers)
+            await client.post(PATH, body, headers)
             unlabelled = [[pair for pair in seen.headers if pair[0] != "x-request-id"] for seen in upstream.requests]
             assert unlabelled[:1] == unlabelled[1:]
             return (upstream.requests[0] if upstream.requests else None), answer

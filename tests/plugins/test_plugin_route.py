@@ -7,10 +7,8 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from fakes import Connection, RawClient, Request, Upstream, chat_answer, gateway, json_answer, run, yaml_for
+from fakes import CHAT, PATH, Connection, RawClient, Request, Upstream, chat_answer, gateway, json_answer, run, yaml_for
 from tailrace.plugins.route import Config, Route
-
-CHAT = {"model": "m", "messages": []}
 
 
 def workers(*inflight: int):
@@ -73,7 +71,7 @@ def test_a_burst_spreads_because_choices_count_at_once():
 
             async def ask():
                 async with RawClient(process.doors[0].shown) as client:
-                    return (await client.post("/v1/chat/completions", CHAT)).status
+                    return (await client.post(PATH, CHAT)).status
 
             asks = [asyncio.create_task(ask()) for _ in range(12)]
             for upstream in (one, two, three):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes import RawClient, Upstream, chat_answer, decoded, gateway, json_answer, run, yaml_for
+from fakes import CHAT, GOOD, PATH, RawClient, Upstream, decoded, gateway, run, yaml_for
 from tailrace.proxy.address import Address, AddressError
 from tailrace.proxy.config import ConfigError
 
@@ -28,10 +28,10 @@ def test_the_path_of_the_API_is_none_of_a_workers_address(url: str, write: str) 
 @pytest.mark.parametrize("prefix", ["", "/", "/engines/a", "/v1/tenants/a", "/v10", "/xv1"])
 def test_any_other_path_stands_in_front_of_every_request(prefix: str) -> None:
     async def main() -> None:
-        async with Upstream(json_answer(chat_answer("hi"))) as upstream:
+        async with Upstream(GOOD) as upstream:
             async with gateway(yaml_for(upstream.url + prefix)) as process:
                 async with RawClient(process.doors[0].shown) as client:
-                    assert (await client.post("/v1/chat/completions", {"model": "m", "messages": []})).status == 200
-                    assert upstream.requests[-1].target == prefix.rstrip("/") + "/v1/chat/completions"
+                    assert (await client.post(PATH, CHAT)).status == 200
+                    assert upstream.requests[-1].target == prefix.rstrip("/") + PATH
 
     run(main())

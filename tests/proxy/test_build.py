@@ -1,6 +1,6 @@
 """What a configuration makes of its workers."""
 
-from fakes import Upstream, chat_answer, gateway, json_answer, run
+from fakes import GOOD, PATH, Upstream, gateway, run
 from tailrace.proxy.testing.client import RawClient
 
 YAML = """
@@ -13,11 +13,11 @@ models: {m: {pool: a}}
 def test_a_pools_key_goes_to_its_workers_in_place_of_the_clients():
     async def body():
         async with (
-            Upstream(json_answer(chat_answer("hi"))) as upstream,
+            Upstream(GOOD) as upstream,
             gateway(YAML.replace("URL", upstream.url)) as process,
             RawClient(process.doors[0].shown) as client,
         ):
-            answer = await client.post("/v1/chat/completions", {"model": "m"}, {"authorization": "Bearer of-a-client"})
+            answer = await client.post(PATH, {"model": "m"}, {"authorization": "Bearer of-a-client"})
             assert answer.status == 200
             keys = [value for name, value in upstream.requests[0].headers if name.lower() == "authorization"]
             assert keys == ["Bearer the-workers-key"]

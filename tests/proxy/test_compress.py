@@ -7,6 +7,7 @@ import zlib
 import pytest
 import zstandard
 from fakes import (
+    PATH,
     RawClient,
     Upstream,
     chat_chunk,
@@ -43,8 +44,8 @@ def test_a_whole_answer_is_compressed_on_request(coding: str) -> None:
             gateway(yaml_for(upstream)) as process,
             RawClient(process.doors[0].shown) as client,
         ):
-            plain = await client.post("/v1/chat/completions", {"model": "m"})
-            packed = await client.post("/v1/chat/completions", {"model": "m"}, {"accept-encoding": coding})
+            plain = await client.post(PATH, {"model": "m"})
+            packed = await client.post(PATH, {"model": "m"}, {"accept-encoding": coding})
             assert packed.header("content-encoding") == coding
             assert packed.header("vary") == "Origin, accept-encoding"
             assert unzip(coding, packed.body) == plain.body
@@ -61,7 +62,7 @@ def test_small_answers_and_answers_already_coded_stay_as_they_are() -> None:
         async with Upstream(small, coded) as upstream, gateway(yaml_for(upstream)) as process:
             async with RawClient(process.doors[0].shown) as client:
                 for expected in (None, "br"):
-                    got = await client.post("/v1/chat/completions", {"model": "m"}, {"accept-encoding": "gzip, zstd"})
+                    got = await client.post(PATH, {"model": "m"}, {"accept-encoding": "gzip, zstd"})
                     assert got.header("content-encoding") == expected
 
     run(main())
@@ -85,7 +86,7 @@ def test_each_event_of_a_stream_can_be_decoded_when_it_comes(coding: str) -> Non
         decoder = zstandard.ZstdDecompressor().decompressobj() if coding == "zstd" else zlib.decompressobj(31)
         async with Upstream(script) as upstream, gateway(yaml_for(upstream, more=STREAMS)) as process:
             async with RawClient(process.doors[0].shown) as client:
-                await client.request("POST", "/v1/chat/completions", STREAM, {"accept-encoding": coding})
+                await client.request("POST", PATH, STREAM, {"accept-encoding": coding})
                 head = await client.read_head()
                 assert head.header("content-encoding") == coding
                 seen = b""
@@ -107,9 +108,7 @@ def test_streams_are_left_alone_by_default() -> None:
         answer = sse_answer([chat_chunk("a", finish="stop"), event("[DONE]")])
         async with Upstream(answer) as upstream, gateway(yaml_for(upstream)) as process:
             async with RawClient(process.doors[0].shown) as client:
-                got = await client.post(
-                    "/v1/chat/completions", {"model": "m", "stream": True}, {"accept-encoding": "gzip"}
-                )
+                got = await client.post(PATH, {"model": "m", "stream": True}, {"accept-encoding": "gzip"})
                 assert got.header("content-encoding") is None
                 assert got.body.endswith(b"[DONE]\n\n")
 

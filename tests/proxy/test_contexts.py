@@ -9,14 +9,15 @@ import orjson
 import pytest
 from contexts import Keeping, listed, phases, watching
 from fakes import (
+    CHAT,
+    GOOD,
+    PATH,
     RawClient,
     Upstream,
     answer,
-    chat_answer,
     chat_chunk,
     chunked,
     gateway,
-    json_answer,
     run,
     sse_answer,
     sse_head,
@@ -24,10 +25,7 @@ from fakes import (
     yaml_for,
 )
 
-PATH = "/v1/chat/completions"
-CHAT = {"model": "m", "messages": []}
 STREAM = {**CHAT, "stream": True}
-GOOD = json_answer(chat_answer("hi"))
 
 
 @pytest.mark.parametrize("body", [CHAT, STREAM])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes import RawClient, Upstream, chat_answer, gateway, json_answer, run, yaml_for
+from fakes import CHAT, GOOD, PATH, RawClient, Upstream, gateway, json_answer, run, yaml_for
 from tailrace.proxy.hop import AROUND, HEADER, STEP, HopKey
 
 KEY = "a-key-that-hops-share"
@@ -78,10 +78,10 @@ def test_HDG_05_a_further_attempt_says_its_number():
     )
 
     async def body():
-        async with Upstream(refusal) as refuses, Upstream(json_answer(chat_answer("hi"))) as answers:
+        async with Upstream(refusal) as refuses, Upstream(GOOD) as answers:
             async with gateway(yaml_for(refuses, answers)) as process, RawClient(process.doors[0].shown) as client:
                 for _ in range(20):
-                    answer = await client.post("/v1/chat/completions", {"model": "m", "messages": []})
+                    answer = await client.post(PATH, CHAT)
                     assert answer.status == 200
                     assert answer.header("x-tailrace-load") is None
             said = [request.header("x-tailrace-attempt") for request in answers.requests]
@@ -94,10 +94,10 @@ def test_HDG_05_a_further_attempt_says_its_number():
 
 def test_a_client_cannot_count_attempts():
     async def body():
-        async with Upstream(json_answer(chat_answer("hi"))) as upstream:
+        async with Upstream(GOOD) as upstream:
             async with gateway(yaml_for(upstream)) as process, RawClient(process.doors[0].shown) as client:
                 told = {"x-tailrace-attempt": "3", "x-tailrace-hop": "1.a", "x-tailrace-budget-ms": "1"}
-                assert (await client.post("/v1/chat/completions", {"model": "m", "messages": []}, told)).status == 200
+                assert (await client.post(PATH, CHAT, told)).status == 200
             assert not [name for name, _ in upstream.requests[0].headers if name.lower().startswith("x-tailrace")]
 
     run(body())

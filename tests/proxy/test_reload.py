@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from certificates import Authority
-from fakes import RawClient, Upstream, chat_answer, json_answer, run, yaml_for
-from served import Served, engine, serving
+from fakes import CHAT, GOOD, PATH, RawClient, Upstream, run, yaml_for
+from served import QUICK, Served, engine, serving
 
-CHAT = "/v1/chat/completions"
-ASK: dict[str, Any] = {"model": "m", "messages": []}
-QUICK = "pre_stop: 0\n"
 RELOADS = 100
 
 
@@ -27,13 +24,13 @@ async def rewrite(served: Served, text: str) -> None:
 async def load(url: str, over: asyncio.Event, statuses: Counter[int]) -> None:
     async with RawClient(url) as client:
         while not over.is_set():
-            answer = await client.post(CHAT, ASK)
+            answer = await client.post(PATH, CHAT)
             statuses[answer.status if answer.complete else 0] += 1
 
 
 def test_a_hundred_reloads_under_load_fail_no_call(tmp_path: Path) -> None:
     async def body() -> None:
-        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+        async with Upstream(engine(GOOD)) as upstream:
             yaml = yaml_for(upstream, more=QUICK + "processes: 2\n")
             async with serving(tmp_path, yaml) as it:
                 text = it.file.read_text()
@@ -57,12 +54,12 @@ def test_a_hundred_reloads_under_load_fail_no_call(tmp_path: Path) -> None:
 
 def test_faulty_file_is_refused_and_the_last_good_one_stays(tmp_path: Path) -> None:
     async def body() -> None:
-        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+        async with Upstream(engine(GOOD)) as upstream:
             yaml = yaml_for(upstream, more=QUICK + "processes: 2\n")
             async with serving(tmp_path, yaml) as it, RawClient(it.url) as client:
                 await rewrite(it, it.file.read_text() + "nonsense: 1\n")
                 await it.until("nonsense")
-                assert (await client.post(CHAT, ASK)).status == 200
+                assert (await client.post(PATH, CHAT)).status == 200
                 shown = (await it.get("/admin/config")).json()
                 assert shown["generation"] == 1
                 assert f"{it.file}:" in shown["last_error"]
@@ -107,7 +104,7 @@ def test_file_that_one_process_cannot_take_up_is_taken_up_by_none(tmp_path: Path
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     async def body() -> None:
-        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+        async with Upstream(engine(GOOD)) as upstream:
             yaml = yaml_for(upstream, more=QUICK + "processes: 2\n")
             async with serving(tmp_path, yaml) as it, RawClient(it.url) as client:
                 plugin = f"plugins: [{{'once_only:Once': {{where: {tmp_path / 'mark'}}}}}]"
@@ -122,7 +119,7 @@ def test_file_that_one_process_cannot_take_up_is_taken_up_by_none(tmp_path: Path
                     if line.startswith("tailrace_config_generation")
                 ]
                 assert generations == ["tailrace_config_generation 1"]
-                assert (await client.post(CHAT, ASK)).status == 200
+                assert (await client.post(PATH, CHAT)).status == 200
 
     run(body())
 
@@ -146,21 +143,21 @@ def test_changed_file_needs_no_signal_nor_does_one_that_it_reads(tmp_path: Path)
 
 def test_changed_listener_waits_for_a_restart_and_says_so(tmp_path: Path) -> None:
     async def body() -> None:
-        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+        async with Upstream(engine(GOOD)) as upstream:
             async with serving(tmp_path, yaml_for(upstream, more=QUICK)) as it, RawClient(it.url) as client:
                 await rewrite(it, it.file.read_text().replace("127.0.0.1:0", "127.0.0.1:1") + "processes: 3\n")
                 await it.until("`listen`, `processes` changed: a restart puts that into effect")
                 assert (await it.get("/admin/config")).json()["restart_needed_for"] == ["listen", "processes"]
-                assert (await client.post(CHAT, ASK)).status == 200
+                assert (await client.post(PATH, CHAT)).status == 200
                 async with RawClient(it.url) as another:
-                    assert (await another.post(CHAT, ASK)).status == 200
+                    assert (await another.post(PATH, CHAT)).status == 200
 
     run(body())
 
 
 def test_replacement_serves_by_the_newest_file(tmp_path: Path) -> None:
     async def body() -> None:
-        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+        async with Upstream(engine(GOOD)) as upstream:
             async with serving(tmp_path, yaml_for(upstream, more=QUICK)) as it:
                 await rewrite(it, it.file.read_text().replace("models: {m:", "models: {n:"))
                 await it.generation(2)
@@ -168,8 +165,8 @@ def test_replacement_serves_by_the_newest_file(tmp_path: Path) -> None:
                 os.kill(old, signal.SIGKILL)
                 await it.until("it is replaced")
                 async with RawClient(it.url) as client:
-                    assert (await client.post(CHAT, ASK | {"model": "n"})).status == 200
-                    assert (await client.post(CHAT, ASK)).status == 404
+                    assert (await client.post(PATH, CHAT | {"model": "n"})).status == 200
+                    assert (await client.post(PATH, CHAT)).status == 404
                 metrics = (await it.get("/metrics")).body.decode()
                 assert "tailrace_config_generation 2" in metrics
 

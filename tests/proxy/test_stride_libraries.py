@@ -10,13 +10,9 @@ import anyio
 import httpx
 import orjson
 import pytest
-from fakes import RawClient, Upstream, chat_answer, gateway, json_answer, run, until, yaml_for
+from fakes import CHAT, GOOD, PATH, RawClient, Upstream, gateway, run, until, yaml_for
 from tailrace.proxy.plugin import Plugin
 from ways import WAYS, Elsewhere, Way
-
-PATH = "/v1/chat/completions"
-CHAT = {"model": "m", "messages": []}
-GOOD = json_answer(chat_answer("hi"))
 
 
 @dataclass(frozen=True)

@@ -7,28 +7,25 @@ import os
 import signal
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 from fakes import (
+    CHAT,
+    GOOD,
+    PATH,
     Connection,
     RawClient,
     Request,
     Upstream,
-    chat_answer,
     chat_chunk,
     chunked,
     event,
-    json_answer,
     run,
     sse_head,
     yaml_for,
 )
-from served import Served, alive, ended, engine, serving
+from served import QUICK, Served, alive, ended, engine, serving
 
-CHAT = "/v1/chat/completions"
-ASK: dict[str, Any] = {"model": "m", "messages": []}
-STREAM = ASK | {"stream": True}
-QUICK = "pre_stop: 0\n"
+STREAM = CHAT | {"stream": True}
 
 
 class Slow:
@@ -45,7 +42,7 @@ class Slow:
 
 
 async def begin_stream(client: RawClient) -> None:
-    await client.request("POST", CHAT, b'{"model":"m","messages":[],"stream":true}')
+    await client.request("POST", PATH, b'{"model":"m","messages":[],"stream":true}')
     await client.read_until(b'"one"')
 
 
@@ -129,9 +126,8 @@ class Reader:
 def test_sigterm_lets_a_running_stream_finish(tmp_path: Path) -> None:
     async def body() -> None:
         slow = Slow()
-        unary = json_answer(chat_answer("hi"))
         async with (
-            Upstream(engine(slow, unary)) as upstream,
+            Upstream(engine(slow, GOOD)) as upstream,
             serving(tmp_path, yaml_for(upstream, more="pre_stop: 0.5\ndrain: 10")) as it,
             RawClient(it.url) as stream,
             RawClient(it.url) as kept,
@@ -147,7 +143,7 @@ def test_sigterm_lets_a_running_stream_finish(tmp_path: Path) -> None:
             assert answer.header("connection") == "close"
             assert (await it.get("/readyz")).status == 503
             async with RawClient(it.url) as late:
-                served_late = await late.post(CHAT, ASK)
+                served_late = await late.post(PATH, CHAT)
             assert served_late.status == 200
             assert served_late.header("connection") == "close"
             await refused(it.url)
@@ -216,7 +212,7 @@ def test_call_that_waits_for_its_first_content_is_refused_at_the_end(tmp_path: P
             serving(tmp_path, yaml_for(upstream, more=QUICK + "drain: 0.1")) as it,
             RawClient(it.url) as client,
         ):
-            asked = asyncio.ensure_future(client.post(CHAT, ASK))
+            asked = asyncio.ensure_future(client.post(PATH, CHAT))
             while not any(request.method == "POST" for request in upstream.requests):
                 await asyncio.sleep(0.01)
             it.signal(signal.SIGTERM)

@@ -9,13 +9,9 @@ from pathlib import Path
 
 import pytest
 from certificates import Authority, Pair
-from fakes import RawClient, Upstream, chat_answer, chat_chunk, chunked, gateway, json_answer, run, sse_head
+from fakes import CHAT, GOOD, PATH, RawClient, Upstream, chat_chunk, chunked, gateway, run, sse_head
 from tailrace.proxy.settings import ClientTls
 from tailrace.proxy.tls import ClientContext
-
-PATH = "/v1/chat/completions"
-CHAT = {"model": "m", "messages": []}
-GOOD = json_answer(chat_answer("hi"))
 
 
 @pytest.fixture

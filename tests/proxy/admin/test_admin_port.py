@@ -10,13 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import RawClient, Upstream, chat_answer, json_answer, run, yaml_for
-from served import Served, engine, serving
+from fakes import CHAT, GOOD, PATH, RawClient, Upstream, run, yaml_for
+from served import QUICK, Served, engine, serving
 from tailrace.proxy.cli import main
-
-CHAT = "/v1/chat/completions"
-ASK: dict[str, Any] = {"model": "m", "messages": []}
-QUICK = "pre_stop: 0\n"
 
 
 async def command(*arguments: str) -> int:
@@ -31,7 +27,7 @@ async def drain(served: Served, action: str, body: bytes) -> Any:
 
 def test_drained_worker_gets_no_calls_from_any_process(tmp_path: Path) -> None:
     async def body() -> None:
-        healthy = engine(json_answer(chat_answer("hi")))
+        healthy = engine(GOOD)
         async with Upstream(healthy) as one, Upstream(healthy) as two:
             async with serving(tmp_path, yaml_for(one, two, more=QUICK + "processes: 2\n")) as it:
                 answer = await drain(it, "drain", b'{"worker": "%b"}' % one.url.encode())
@@ -43,7 +39,7 @@ def test_drained_worker_gets_no_calls_from_any_process(tmp_path: Path) -> None:
                     pass
                 for _ in range(8):
                     async with RawClient(it.url) as client:
-                        assert (await client.post(CHAT, ASK)).status == 200
+                        assert (await client.post(PATH, CHAT)).status == 200
                 assert not [request for request in one.requests if request.method == "POST"]
                 shown = {worker["worker"]: worker for worker in (await it.get("/admin/workers")).json()["workers"]}
                 assert [(shown[u.url]["drained"], shown[u.url]["eligible"]) for u in (one, two)] == [
@@ -56,7 +52,7 @@ def test_drained_worker_gets_no_calls_from_any_process(tmp_path: Path) -> None:
                 await drain(it, "undrain", b'{"worker": "%b"}' % one.url.encode())
                 await it.until(f"worker {one.url} may get calls again, by the admin port")
                 async with RawClient(it.url) as client:
-                    assert (await client.post(CHAT, ASK)).status == 200
+                    assert (await client.post(PATH, CHAT)).status == 200
 
     run(body())
 
@@ -97,11 +93,11 @@ def test_token_is_asked_for_everywhere_but_at_the_probes(tmp_path: Path) -> None
 
 def test_metrics_are_the_sum_over_processes_and_outlive_them(tmp_path: Path) -> None:
     async def body() -> None:
-        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+        async with Upstream(engine(GOOD)) as upstream:
             async with serving(tmp_path, yaml_for(upstream, more=QUICK + "processes: 2\n")) as it:
                 for _ in range(6):
                     async with RawClient(it.url) as client:
-                        assert (await client.post(CHAT, ASK)).status == 200
+                        assert (await client.post(PATH, CHAT)).status == 200
                 line = 'tailrace_requests_total{route="chat",model="m",outcome="completed",code="200"} 6'
 
                 async def counted() -> None:
@@ -155,7 +151,7 @@ def test_workers_command_lists_and_drains(
     tmp_path: Path, printed: Callable[[], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def body() -> None:
-        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+        async with Upstream(engine(GOOD)) as upstream:
             yaml = yaml_for(upstream, more=QUICK + "admin: {address: 127.0.0.1:0, token: let-me-in}\n")
             async with serving(tmp_path, yaml) as it:
                 url = (await it.until("admin port", it.log)).rpartition(" ")[2]

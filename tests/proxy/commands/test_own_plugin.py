@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes import RawClient, Upstream, chat_answer, json_answer, run, yaml_for
+from fakes import CHAT, GOOD, PATH, RawClient, Upstream, run, yaml_for
 from served import engine, serving
 from tailrace.proxy.cli import main
 
@@ -40,10 +40,10 @@ def test_it_is_found_in_the_folder_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "orjson.py").write_text("raise SystemExit(3)\n")
 
     async def body() -> None:
-        async with Upstream(engine(json_answer(chat_answer("hi")))) as upstream:
+        async with Upstream(engine(GOOD)) as upstream:
             yaml = yaml_for(upstream, plugins="['own_plugin:Own']")
             async with serving(tmp_path, yaml) as it, RawClient(it.url) as client:
-                answer = await client.post("/v1/chat/completions", {"model": "m", "messages": []})
+                answer = await client.post(PATH, CHAT)
                 assert (answer.status, answer.header("x-own")) == (200, "hello")
 
     run(body())

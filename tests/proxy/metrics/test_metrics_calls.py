@@ -6,9 +6,11 @@ from types import SimpleNamespace
 import orjson
 import pytest
 from fakes import (
+    CHAT,
+    GOOD,
+    PATH,
     RawClient,
     Upstream,
-    chat_answer,
     chat_chunk,
     chunked,
     event,
@@ -29,11 +31,8 @@ from tailrace.proxy.metrics.family import Family
 from tailrace.proxy.metrics.register import Register
 from tailrace.proxy.outcome import AttemptEnd, Ending, Outcome
 
-PATH = "/v1/chat/completions"
-CHAT = {"model": "m", "messages": []}
 STREAM = {**CHAT, "stream": True}
 GOOD_STREAM = sse_answer(stream_of(["a", "b"]))
-GOOD = json_answer(chat_answer("hi"))
 BAD = json_answer({"error": {"message": "broken"}}, status=500)
 FOR_SUPERVISORS = {"tailrace_process_restarts_total"}
 

@@ -1,11 +1,7 @@
 """Gauges: of the process, of its workers, of workers that were removed."""
 
-from fakes import RawClient, Upstream, chat_answer, decoded, gateway, json_answer, run, until, yaml_for
+from fakes import CHAT, GOOD, PATH, RawClient, Upstream, decoded, gateway, run, until, yaml_for
 from scrape import Scrape
-
-PATH = "/v1/chat/completions"
-CHAT = {"model": "m", "messages": []}
-GOOD = json_answer(chat_answer("hi"))
 
 
 def test_levels_of_the_process():

@@ -3,10 +3,9 @@
 import logging
 
 import pytest
-from fakes import RawClient, Upstream, chat_answer, decoded, gateway, json_answer, run, yaml_for
+from fakes import CHAT, GOOD, PATH, RawClient, Upstream, decoded, gateway, run, yaml_for
 from scrape import Scrape
 
-GOOD = json_answer(chat_answer("hi"))
 PLUGINS = "[chatty:Counting]"
 
 
@@ -29,7 +28,7 @@ def test_a_number_of_dropped_things_is_a_counter():
         async with Upstream(GOOD) as upstream, gateway(yaml_for(upstream, plugins="[chatty:Dropper]")) as process:
             async with RawClient(process.doors[0].shown) as client:
                 for _ in range(3):
-                    await client.post("/v1/chat/completions", {"model": "m", "messages": []})
+                    await client.post(PATH, CHAT)
             return Scrape(process)
 
     assert run(body()).value("chatty_dropper_dropped_total") == 3
