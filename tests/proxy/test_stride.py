@@ -7,21 +7,10 @@ import contextvars
 import itertools
 
 from fakes import run
+from strides import stride, turns
 from tailrace.proxy.signal import Signal
-from tailrace.proxy.stride import Stride
 
 VAR: contextvars.ContextVar[str] = contextvars.ContextVar("var", default="outside")
-
-
-def stride(coro):
-    task = Stride(coro, asyncio.get_running_loop(), contextvars.copy_context())
-    task.resume()
-    return task
-
-
-async def turns(count=3):
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 def test_begins_at_once():

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 
 import pytest
 from fakes import run
+from strides import stride, turns
 from tailrace.proxy.signal import Signal
-from tailrace.proxy.stride import Stride
-
-
-def stride(coro):
-    task = Stride(coro, asyncio.get_running_loop(), contextvars.copy_context())
-    task.resume()
-    return task
-
-
-async def turns(count=3):
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("waits_for", ["signal", "future", "sleep"])

@@ -9,21 +9,11 @@ import weakref
 
 import pytest
 from fakes import run
+from strides import stride, turns
 from tailrace.proxy.signal import Signal
 from tailrace.proxy.stride import Stride
 
 VAR: contextvars.ContextVar[str] = contextvars.ContextVar("var", default="")
-
-
-def stride(coro):
-    task = Stride(coro, asyncio.get_running_loop(), contextvars.copy_context())
-    task.resume()
-    return task
-
-
-async def turns(count=3):
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 async def waits(signal):
