@@ -11,13 +11,6 @@ MODELS = counter("test_models_total", "By model.", "route", "model", limit=10)
 LEVELS = gauge("test_level", "Level.", "worker", limit=4)
 
 
-@pytest.fixture
-def segment():
-    segment = Segment.create()
-    yield segment
-    segment.close()
-
-
 def counted(segment, family):
     reading = segment.read()
     return {values: slots[0] for values, slots in reading[family.name][1].items()} if family.name in reading else {}

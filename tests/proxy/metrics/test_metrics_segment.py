@@ -17,13 +17,6 @@ LEVEL = gauge("test_level", "Level.")
 TIMES = histogram("test_seconds", "Times.", (0.1, 1.0))
 
 
-@pytest.fixture
-def segment():
-    segment = Segment.create()
-    yield segment
-    segment.close()
-
-
 def test_a_reader_sees_what_the_writer_counted(segment):
     register = Register(segment)
     segment.slots[register.series(HITS, ("a",))] += 2
