@@ -126,11 +126,11 @@ async def turns(count: int = 20) -> None:
 STREAM = HELLO | {"stream": True, "max_tokens": 9}
 
 
-async def begin(sim: Sim, path: str = CHAT, body: dict[str, Any] = STREAM) -> Any:
+async def begin(sim: Sim, path: str = CHAT, body: dict[str, Any] = STREAM, **headers: str) -> Any:
     """Send a request on a connection that is kept alive."""
     reader, writer = await connect(sim)
     raw = json.dumps(body).encode()
-    writer.write(head_of("POST", path, raw, {}) + raw)
+    writer.write(head_of("POST", path, raw, headers) + raw)
     return reader, writer
 
 

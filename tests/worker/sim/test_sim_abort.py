@@ -1,18 +1,10 @@
 """A client that goes away costs nothing from then on."""
 
-import json
 from typing import Any
 
 import pytest
 from fakes import run, until
-from sim_client import CHAT, COMPLETIONS, HELLO, connect, fetch, head_of, running
-
-
-async def ask_and_stay(sim: Any, path: str, body: dict[str, Any]) -> Any:
-    reader, writer = await connect(sim)
-    raw = json.dumps(body).encode()
-    writer.write(head_of("POST", path, raw, {}) + raw)
-    return reader, writer
+from sim_client import CHAT, COMPLETIONS, HELLO, begin, fetch, running
 
 
 @pytest.mark.parametrize(
@@ -30,7 +22,7 @@ async def ask_and_stay(sim: Any, path: str, body: dict[str, Any]) -> Any:
 def test_running_sequences_are_freed(path: str, body: dict[str, Any]) -> None:
     async def ask() -> None:
         async with running(itl_ms=5, answer_tokens=0) as sim:
-            _, writer = await ask_and_stay(sim, path, body)
+            _, writer = await begin(sim, path, body)
             await until(lambda: sim.metrics.generation_tokens >= 2)
             assert sim.scheduler.running == body.get("n", 2 if isinstance(body.get("prompt"), list) else 1)
             assert sim.engine.load == 1
@@ -50,9 +42,9 @@ def test_waiting_sequence_leaves_the_queue() -> None:
     async def ask() -> None:
         async with running(itl_ms=60_000, max_num_seqs=1) as sim:
             body = HELLO | {"stream": True, "max_tokens": 99}
-            _, first = await ask_and_stay(sim, CHAT, body)
+            _, first = await begin(sim, CHAT, body)
             await until(lambda: sim.scheduler.running == 1)
-            _, second = await ask_and_stay(sim, CHAT, body)
+            _, second = await begin(sim, CHAT, body)
             await until(lambda: sim.scheduler.waiting == 1)
             second.close()
             await until(lambda: sim.scheduler.waiting == 0)
@@ -66,7 +58,7 @@ def test_waiting_sequence_leaves_the_queue() -> None:
 def test_client_that_resets_is_gone_too() -> None:
     async def ask() -> None:
         async with running(itl_ms=1, answer_tokens=0) as sim:
-            reader, writer = await ask_and_stay(sim, CHAT, HELLO | {"stream": True, "max_tokens": 1999})
+            reader, writer = await begin(sim, CHAT, HELLO | {"stream": True, "max_tokens": 1999})
             await reader.readuntil(b"\r\n\r\n")
             writer.transport.abort()
             await until(lambda: sim.scheduler.running == 0 and sim.connections == 0)

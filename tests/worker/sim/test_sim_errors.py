@@ -1,23 +1,10 @@
 """Every refusal of which there is a capture, byte for byte but for the date and the request id."""
 
-import json
 from typing import Any
 
 import pytest
 from fakes import run, until
-from sim_client import (
-    CHAT,
-    COMPLETIONS,
-    HELLO,
-    capture,
-    captured_request,
-    connect,
-    fetch,
-    get,
-    head_of,
-    read_answer,
-    running,
-)
+from sim_client import CHAT, COMPLETIONS, HELLO, begin, capture, captured_request, fetch, get, read_answer, running
 from wire_shape import head_shape
 
 REFUSED = [
@@ -106,23 +93,16 @@ def test_api_key_guards_v1_alone() -> None:
 def test_full_queue_counts_running_and_waiting(stream: bool) -> None:
     async def ask() -> None:
         async with running(max_num_seqs=1, max_num_queued_reqs=2, itl_ms=60_000) as sim:
-            kept = [await open_stream(sim) for _ in range(2)]
+            kept = [await begin(sim) for _ in range(2)]
             await until(lambda: sim.scheduler.running == 1 and sim.scheduler.waiting == 1)
             refused = await fetch(sim, CHAT, HELLO | {"stream": stream})
             assert_same(refused, "overload_admission")
             assert not any(line.startswith(b"retry-after") for line in refused.head)
             assert sim.metrics.rejected == 1
-            for writer in kept:
+            for _, writer in kept:
                 writer.close()
 
     run(ask())
-
-
-async def open_stream(sim: Any) -> Any:
-    _, writer = await connect(sim)
-    body = json.dumps(HELLO | {"stream": True, "max_tokens": 50}).encode()
-    writer.write(head_of("POST", CHAT, body, {}) + body)
-    return writer
 
 
 def test_prompt_and_output_together_too_long() -> None:

@@ -16,7 +16,6 @@ from sim_client import (
     contents,
     fetch,
     get,
-    head_of,
     read_answer,
     rest,
     running,
@@ -184,9 +183,7 @@ def test_sigterm_with_a_timeout_drains() -> None:
         knobs = {"served_model_names": ("smol",), "api_keys": ("key",), "enable_prompt_tokens_details": False}
         async with running(clock, itl_ms=10, shutdown_timeout=20, **knobs) as sim:
             key = {"authorization": "Bearer key"}
-            body = json.dumps(STREAM | {"model": "smol"}).encode()
-            reader, writer = await connect(sim)
-            writer.write(head_of("POST", CHAT, body, key) + body)
+            reader, writer = await begin(sim, CHAT, STREAM | {"model": "smol"}, **key)
             await until(lambda: sim.scheduler.running == 1)
             sim.terminate()
             assert (await get(sim, "/health")).status == 200

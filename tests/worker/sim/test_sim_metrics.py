@@ -1,11 +1,10 @@
 """`/metrics` says what happened, in vLLM's names and Prometheus' format."""
 
-import json
 import re
 
 import pytest
 from fakes import run, until
-from sim_client import CHAT, HELLO, connect, fetch, get, head_of, running
+from sim_client import CHAT, HELLO, STREAM, begin, fetch, get, running
 from tailrace.worker.sim import Adapter
 from tailrace.worker.sim.exposition import _number
 from tailrace.worker.sim.metrics import Histogram
@@ -89,12 +88,7 @@ def test_gauges_show_the_present() -> None:
     async def ask() -> None:
         knobs = {"itl_ms": 60_000, "max_num_seqs": 2, "block_size": 16, "num_gpu_blocks": 10}
         async with running(**knobs, lora_modules=(Adapter(name="law", path="/law"),)) as sim:
-            writers = []
-            for model in ("tiny", "law", "tiny"):
-                _, writer = await connect(sim)
-                body = json.dumps(HELLO | {"model": model, "stream": True, "max_tokens": 9}).encode()
-                writer.write(head_of("POST", CHAT, body, {}) + body)
-                writers.append(writer)
+            asked = [await begin(sim, CHAT, STREAM | {"model": model}) for model in ("tiny", "law", "tiny")]
             await until(lambda: sim.metrics.generation_tokens == 2 and sim.scheduler.waiting == 1)
             _, samples = parsed((await get(sim, "/metrics")).body.decode())
             engine = '{engine="0",model_name="tiny"}'
@@ -104,7 +98,7 @@ def test_gauges_show_the_present() -> None:
             lora = next(key for key in samples if key.startswith("vllm:lora_requests_info"))
             assert 'running_lora_adapters="law",waiting_lora_adapters=""' in lora
             assert (await get(sim, "/load")).json == {"server_load": 3}
-            for writer in writers:
+            for _, writer in asked:
                 writer.close()
 
     run(ask())
