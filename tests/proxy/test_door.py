@@ -7,13 +7,11 @@ import logging
 from pathlib import Path
 
 import pytest
-from doors import CHAT, PATH, PROXIED, asked, emptied, listening
+from doors import CHAT, PATH, PROXIED, asked, counted, listening
 from fakes import RawClient, decoded, run
 from tailrace.proxy.config import ConfigError
 from tailrace.proxy.door import bind
 from tailrace.proxy.listener import Listener
-
-pytestmark = pytest.mark.interpreted
 
 LOCAL = b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"
 
@@ -103,7 +101,7 @@ class TestProxyProtocol:
             async with listening(self.LISTEN) as (process, upstream, faults):
                 assert await asked(process.doors[0].shown, first=header) == 200
                 assert upstream.requests[0].header("x-forwarded-for") == "127.0.0.1"
-                assert faults == []
+                assert faults() == []
 
         run(body())
 
@@ -127,7 +125,7 @@ class TestProxyProtocol:
                     async with RawClient(process.doors[0].shown) as client:
                         await client.send(first)
                         assert await client.read_until_close() == b""
-                assert await emptied(faults, 2) == ["proxy_header"] * 2
+                assert await counted(faults, 2) == ["proxy_header"] * 2
                 assert upstream.requests == []
                 assert await asked(process.doors[0].shown, first=PROXIED) == 200
 
@@ -143,7 +141,7 @@ class TestProxyProtocol:
                 async with RawClient(process.doors[0].shown) as client:
                     await client.send(first)
                     assert await client.read_until_close() == b""
-                assert await emptied(faults, 1) == ["proxy_header"]
+                assert await counted(faults, 1) == ["proxy_header"]
 
         run(body())
 
@@ -151,7 +149,7 @@ class TestProxyProtocol:
         async def body():
             async with listening(self.LISTEN) as (process, _, faults):
                 await (await RawClient.connect(process.doors[0].shown)).close()
-                assert await emptied(faults, 1) == ["proxy_header"]
+                assert await counted(faults, 1) == ["proxy_header"]
 
         run(body())
 

@@ -21,7 +21,6 @@ CURL = shutil.which("curl")
 CONFIG = Path(__file__).parents[2] / "config" / "deploy" / "haproxy.cfg"
 
 pytestmark = [
-    pytest.mark.interpreted,
     pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed"),
     pytest.mark.skipif(
         CURL is None or b"HTTP2" not in subprocess.run([CURL, "-V"], capture_output=True, check=False).stdout,
@@ -92,7 +91,7 @@ def test_clients_speak_http_2_and_the_worker_is_told_who_they_are(tmp_path: Path
             (request,) = upstream.requests
             assert request.header("x-forwarded-for") == "127.0.0.1"
             assert request.header("x-forwarded-proto") == "https"
-            assert faults == []
+            assert faults() == []
 
     run(body())
 
