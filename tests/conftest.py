@@ -1,4 +1,4 @@
-"""Puts this folder on the path of every test (`import fakes`), and lets no test be skipped where that is asked."""
+"""What holds for every test: this folder on its path, the same examples on every run, no skips where that is asked."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 MUST_RUN = "TAILRACE_TESTS_MUST_RUN"
+
+# The same examples on every run, and none kept in the working tree.
+settings.register_profile("steady", derandomize=True, database=None, deadline=None)
+settings.load_profile("steady")
 
 
 @pytest.hookimpl(wrapper=True)

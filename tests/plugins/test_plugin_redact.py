@@ -269,7 +269,7 @@ PIECES = st.lists(
 
 
 @pytest.mark.parametrize("dialect", STREAMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(pieces=PIECES)
 def test_a_stream_says_what_the_whole_answer_says(dialect: str, pieces: list[str]):
     text = "".join(pieces)

@@ -125,7 +125,7 @@ OWN = [
 
 
 @pytest.mark.parametrize("pattern", OWN)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(text=st.text("abcA ^]\n", max_size=30), data=st.data())
 def test_pieces_give_what_the_whole_gives(pattern: str, text: str, data: st.DataObject):
     patterns = Patterns([("<>", pattern, None)], 256)
@@ -141,7 +141,7 @@ PIECES = 'a@b|.co|m| |4111|1111|-|5|12|3|sk-|abcdefgh|DE89|3704|0044|00|+1|(555)
 LIKELY = st.lists(st.sampled_from(PIECES.split("|")), max_size=25)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(pieces=LIKELY)
 def test_built_in_patterns_in_pieces(pieces: list[str]):
     whole = redacted("".join(pieces))
@@ -149,7 +149,7 @@ def test_built_in_patterns_in_pieces(pieces: list[str]):
     assert in_pieces("".join(pieces)) == whole
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(pieces=LIKELY)
 def test_no_more_is_held_back_than_a_match_may_have(pieces: list[str]):
     scanner = Plain(ALL)
@@ -236,7 +236,7 @@ def strings_of(value: object) -> object:
     return value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(value=VALUES, ascii_only=st.booleans(), data=st.data())
 def test_arguments_stay_json_with_redacted_strings(value: object, ascii_only: bool, data: st.DataObject):
     text = json.dumps(value, ensure_ascii=ascii_only)

@@ -8,12 +8,11 @@ from collections.abc import Callable
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tailrace.proxy.coding import MAX_RATIO, decode
 from tailrace.proxy.fault import Reject
 
-steady = settings(derandomize=True, database=None, deadline=None, max_examples=80)
 LIMIT = 1 << 22
 
 
@@ -47,7 +46,6 @@ def status(data: bytes, name: bytes, limit: int = LIMIT) -> int:
 
 @each
 @given(data=st.binary(max_size=3000) | st.integers(0, 100_000).map(bytes))
-@steady
 def test_what_was_packed_comes_out(name: bytes, pack: Callable[[bytes], bytes], data: bytes) -> None:
     assert decode(pack(data), name, LIMIT) == data
 
@@ -74,7 +72,6 @@ def test_a_bomb_is_refused_by_the_limit_and_by_its_ratio(name: bytes, pack: Call
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"gzip", b"deflate", b"zstd"]))
-@steady
 def test_no_bytes_break_the_decoding(data: bytes, name: bytes) -> None:
     try:
         decode(data, name, LIMIT)

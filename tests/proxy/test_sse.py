@@ -81,7 +81,7 @@ def test_a_line_feed_behind_its_carriage_return_is_no_event():
     assert [event.data for event in first + later] == [b"a", b"b"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(
         st.sampled_from(

@@ -9,7 +9,6 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from hypothesis import settings
 from tailrace.proxy.config import (
     AtLeast,
     ConfigError,
@@ -30,9 +29,6 @@ from tailrace.proxy.config import (
     parse,
     setting,
 )
-
-# The same examples on every run, and none kept in the working tree.
-steady = settings(derandomize=True, database=None, deadline=None)
 
 
 class Colour(enum.Enum):

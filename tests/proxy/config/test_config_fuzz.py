@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 import yaml
-from config_samples import Sample, read_sample, steady
+from config_samples import Sample, read_sample
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tailrace.proxy.config import ConfigError, read, render, tree
@@ -23,13 +23,11 @@ def reads(text: str) -> None:
         render(read_sample(text, {"N": "5"}))
 
 
-@steady
 @given(st.text())
 def test_any_text(text: str) -> None:
     reads(text)
 
 
-@steady
 @given(YAML_LIKE)
 @example("? a")
 @example("%YAML 9.9\n---\n")
@@ -39,13 +37,11 @@ def test_text_like_yaml(text: str) -> None:
     reads(text)
 
 
-@steady
 @given(st.lists(st.tuples(FIELD, SCRAP | st.text()), max_size=8))
 def test_any_value_of_any_field(pairs: list[tuple[str, str]]) -> None:
     reads("\n".join(key + value for key, value in pairs))
 
 
-@steady
 @given(st.binary())
 def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"
@@ -54,7 +50,6 @@ def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> 
         read(path, environ={})
 
 
-@steady
 @given(YAML_LIKE)
 def test_the_same_without_libyaml(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:

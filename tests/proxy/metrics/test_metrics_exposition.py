@@ -135,7 +135,7 @@ COUNT = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(COUNT, max_size=6), max_size=5), st.integers(0, 5))
 def test_the_sum_of_many_processes_is_that_of_one_that_did_it_all(work, dead):
     one = written(*[count for counts in work for count in counts])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from fakes import run
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sim_client import CHAT, COMPLETIONS, HELLO, fetch, running
 from tailrace.worker.sim import Adapter
@@ -41,7 +41,6 @@ def test_answer_resumed_from_ids_goes_on_the_same_on_another_replica(cut: int, s
     run(ask())
 
 
-@settings(deadline=None, derandomize=True)
 @given(prompts, st.integers(1, 19))
 def test_any_prompt_can_be_resumed_anywhere(prompt: list[int], cut: int) -> None:
     async def ask() -> None:

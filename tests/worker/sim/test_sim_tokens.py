@@ -2,7 +2,7 @@
 
 import pytest
 from fakes import run
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sim_client import fetch, running
 from tailrace.worker.sim.tokenizer import (
@@ -36,14 +36,12 @@ SAMPLES = [
 ]
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.text())
 def test_decoding_undoes_encoding(text: str) -> None:
     assert spell_out(encode(text)) == text
     assert decode(encode(text)) == text
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.lists(st.integers(0, VOCAB_SIZE - 1)))
 def test_streamed_text_is_the_decoded_text(ids: list[int]) -> None:
     said, pending = "", b""
@@ -53,7 +51,6 @@ def test_streamed_text_is_the_decoded_text(ids: list[int]) -> None:
     assert said == decode(ids)
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.text(), st.integers(0, 100))
 def test_unfinished_character_is_found_wherever_text_is_cut(text: str, at: int) -> None:
     data = text.encode()
