@@ -12,6 +12,7 @@ from fakes import stream_of
 from tailrace.proxy.attempt import Attempt
 from tailrace.proxy.call import Call
 from tailrace.proxy.fault import Fault
+from tailrace.proxy.fleet import Worker
 from tailrace.proxy.plugin import Needs, Plugin, Target, Verdict
 from tailrace.proxy.reply import Reply
 from tailrace.proxy.sse import Event
@@ -40,6 +41,15 @@ class Hedge(Plugin[After]):
 
     def patience(self, call: Call, tries: Sequence[Attempt]) -> float | None:
         return self.config.seconds if len(tries) == 1 else None
+
+
+class InOrder(Plugin[Config]):
+    """Prefers the worker that is listed first."""
+
+    Config = Config
+
+    def score_workers(self, call: Call, candidates: Sequence[Worker]) -> Sequence[float]:
+        return [1.0 / (1 + place) for place in range(len(candidates))]
 
 
 class Patient(Plugin[Config]):

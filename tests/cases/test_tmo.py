@@ -19,7 +19,6 @@ from fakes import (
     stream_of,
     yaml_for,
 )
-from tailrace.proxy.fleet import ModelEntry
 from tailrace.proxy.outcome import AttemptEnd, Ending
 
 from cases.scene import CHAT, DONE, END, FINISH, PATH, ROLE, STREAM, closed_promptly, framed, scene, until
@@ -178,8 +177,7 @@ def black_hole():
     return listening, filling
 
 
-@pytest.mark.interpreted
-def test_TMO_06_black_holed_worker(monkeypatch):
+def test_TMO_06_black_holed_worker():
     """The limit on connecting passes, then another worker is asked; it does not eat the first-content limit."""
     listening, filling = black_hole()
 
@@ -190,17 +188,16 @@ def test_TMO_06_black_holed_worker(monkeypatch):
     async def body():
         async with Upstream(slow) as well:
             dead = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            yaml = yaml_for(dead, well, more="timeouts: {connect: 0.3, first_content_base: 0.5}")
+            more = "timeouts: {connect: 0.3, first_content_base: 0.5}"
+            yaml = yaml_for(dead, well, plugins="[cases.witness:Witness, cases.policies:InOrder]", more=more)
             async with gateway(yaml) as process, RawClient(process.doors[0].shown) as client:
-                pool = process.pools["model:m"]
-                entry = process.service.chain.models.entries["m"]
-                entry.candidates = pool.workers[:1]  # so that the dead one is drawn first
-                monkeypatch.setattr(
-                    ModelEntry, "draw", lambda self, without: [w for w in pool.workers if w not in without]
-                )
+                workers = process.pools["model:m"].workers
+                witness = process.service.chain.pipeline.links[0].plugin
                 assert (await client.post(PATH, CHAT)).status == 200
-                assert well.requests
-                assert [worker.inflight for worker in pool.workers] == [0, 0]
+                await until(lambda: witness.outcomes, "the call's end")
+                assert [attempt.worker for attempt in witness.attempts] == list(workers)
+                assert witness.ends == [AttemptEnd.FAILED, AttemptEnd.WON]
+                assert [worker.inflight for worker in workers] == [0, 0]
 
     try:
         run(body())

@@ -8,11 +8,10 @@ import pytest
 from fakes import Connection, Request, Upstream, answer, decoded, json_answer, run, until
 from sidecars import KEY, found, sidecar, simulated
 from tailrace.proxy.gateway import running
-from tailrace.proxy.pool import ConnectionPool
 from tailrace.proxy.watch import watcher
-from tailrace.proxy.watch.ask import ask
+from tailrace.proxy.watch.ask import asking
+from tailrace.proxy.watch.asked import Answer, Asked
 from tailrace.proxy.watch.feed import PATH
-from tailrace.proxy.wire import ParsedHead
 from tailrace.worker.sim import Adapter, Fault
 from watched import chat, watching, worker_of, yaml
 
@@ -160,31 +159,18 @@ def test_a_gateway_ends_while_it_asks():
     run(body())
 
 
-class Next:
-    """The sink of a call that takes a connection in the moment in which it comes to rest."""
-
-    def __init__(self) -> None:
-        self.heard: list[object] = []
-
-    def on_head(self, head: ParsedHead) -> None:
-        self.heard.append(head.status)
-
-    def on_data(self, data: bytes) -> None:
-        self.heard.append(data)
-
-    def on_end(self) -> None:
-        self.heard.append("end")
-
-
-@pytest.mark.interpreted
-def test_a_connection_that_was_asked_on_may_carry_a_call_at_once(monkeypatch: pytest.MonkeyPatch):
-    following = Next()
-    monkeypatch.setattr(ConnectionPool, "rest", lambda pool, it: it.send(following, b"GET / HTTP/1.1\r\n\r\n", b""))
+def test_a_connection_that_was_asked_on_may_carry_a_call_at_once():
+    """One that took it when it came to rest, before whoever asked goes on."""
 
     async def body():
         async with Upstream(json_answer({})) as upstream, running(decoded(yaml(upstream.url))) as process:
-            assert (await ask(worker_of(process), "/health", 5.0)).status == 200
-            monkeypatch.undo()
-            await until(lambda: following.heard == [200, b"{}", "end"])
+            worker = worker_of(process)
+            asked, call = Asked(), Asked()
+            async with asking(worker, "/health", asked):
+                assert (await asked.answer).status == 200
+                connection = worker.connections.take()
+                assert connection is not None
+                connection.send(call, b"GET / HTTP/1.1\r\n\r\n", b"")
+            assert await call.answer == Answer(200, b"{}")
 
     run(body())

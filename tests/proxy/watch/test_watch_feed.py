@@ -8,7 +8,6 @@ import pytest
 from fakes import Connection, Request, Upstream, chunked, decoded, json_answer, run, until
 from tailrace.proxy.gateway import running
 from tailrace.proxy.standing import Standing
-from tailrace.proxy.watch import subscription
 from tailrace.proxy.watch.feed import PATH, FeedError, apply, read_line
 from watched import FEED_HEAD, feeding, state, watching, worker_of
 
@@ -55,10 +54,7 @@ def test_who_says_that_it_takes_no_calls_gets_none_at_once(told: dict[str, bool]
     run(body())
 
 
-@pytest.mark.interpreted
-def test_a_silent_feed_makes_the_load_unknown_and_is_read_anew(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(subscription, "SILENCE", 0.6)
-
+def test_a_silent_feed_makes_the_load_unknown_and_is_read_anew():
     async def body():
         async with Upstream(feeding(state(running=3))) as upstream:
             async with watching(upstream.url, more="stale: 0.1") as process:
