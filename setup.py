@@ -53,6 +53,7 @@ HOT = (
     "proxy/service",
     "proxy/signal",
     "proxy/sink",
+    "proxy/skim",
     "proxy/sse",
     "proxy/standing",
     "proxy/stream_relay",

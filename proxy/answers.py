@@ -85,7 +85,7 @@ def note_birth(call: Call, attempt: Attempt) -> None:
     for piece in attempt.held:
         found = _RESPONSE_ID.search(piece)
         if found is not None:
-            call.chain.births.remember(found.group(1).decode(), attempt.worker)
+            call.chain.births.remember(found.group(1).decode(), attempt.worker, call.model)
             return
 
 
@@ -125,8 +125,8 @@ def choices_asked(call: Call) -> int:
         return 1
     count = body.get("n")
     asked = count if isinstance(count, int) and count > 0 else 1
-    prompt = body.fields.get("prompt") if call.route.name == "completions" else None
-    if prompt is not None and _SEVERAL_PROMPTS.match(memoryview(prompt)):
+    prompt = body.written("prompt") if call.route.name == "completions" else None
+    if prompt is not None and _SEVERAL_PROMPTS.match(prompt):
         asked *= len(body.get("prompt"))
     return asked
 

@@ -44,7 +44,7 @@ def ask(call: Call) -> Harvest | None:
 
 def _ask_usage(body: JsonBody) -> bool:
     """Whether the usage chunk had to be asked for on top of what the client asked."""
-    raw = body.fields.get("stream_options")
+    raw = body.written("stream_options")
     options: dict[str, msgspec.Raw] = {}
     if raw is not None and bytes(raw).startswith(b"{"):
         try:

@@ -172,14 +172,13 @@ def read_json(call: Call) -> None:
     """Find model and streaming flag in a JSON body."""
     route, chain = call.route, call.chain
     body = call.body = JsonBody(call.raw, chain.limits.json_depth)
-    fields = body.fields
-    if route.dialect is not None and "stream" in fields:
+    if route.dialect is not None and body.has("stream"):
         call.stream = body.flag("stream")
-    if route.births and "previous_response_id" in fields:
-        previous = body.text("previous_response_id") if bytes(fields["previous_response_id"]) != b"null" else None
+    if route.births and body.get("previous_response_id") is not None:
+        previous = body.text("previous_response_id")
         if previous is not None:
             pin(call, previous, "previous_response_id")
-    written = fields.get("model")
+    written = None if body.skimmed else body.written("model")
     if written is not None:
         entry = chain.models.written.get(bytes(written))
         if entry is not None:
@@ -234,4 +233,6 @@ def pin(call: Call, response_id: str, param: str) -> None:
             kind="bad_request",
         )
     call.pinned = worker
-    call.entry = chain.pins[worker]
+    served = (entry for entry in chain.models.entries.values() if worker in entry.pool.workers)
+    call.entry = entry = chain.births.model(response_id, served) or chain.pins[worker]
+    call.model = entry.name

@@ -38,10 +38,10 @@ class Rename:
             body = JsonBody(data, _ANY_DEPTH)
         except Reject:
             return data
-        if "model" in body.fields:
+        if body.has("model"):
             body.edit("model", self._name)
         for name in _NESTED:
-            inner = body.fields.get(name)
+            inner = body.written(name)
             if inner is None:
                 continue
             before = bytes(inner)
