@@ -44,12 +44,16 @@ class OnlyBirths(Births):
     def __init__(self) -> None:
         """No table is needed."""
 
-    def remember(self, response_id: str, worker: Worker) -> None:
+    def remember(self, response_id: str, worker: Worker, model: str) -> None:
         """Nothing to note."""
 
     def find(self, response_id: str, workers: Iterable[Worker]) -> Worker | None:
         """The engine."""
         return next(iter(workers), None)
+
+    def model(self, response_id: str, entries: Iterable[ModelEntry]) -> ModelEntry | None:
+        """The engine knows."""
+        return None
 
 
 def any_model(entry: ModelEntry) -> Models:

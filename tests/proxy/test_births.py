@@ -20,9 +20,13 @@ def test_another_process_finds_what_one_remembered() -> None:
     workers = [Named("http://a:1"), Named("http://b:1")]
     mine, theirs = Births(fd), Births(fd)
     for number in range(500):
-        mine.remember(f"resp_{number}", workers[number % 2])  # type: ignore[arg-type]
+        mine.remember(f"resp_{number}", workers[number % 2], f"m{number % 3}")  # type: ignore[arg-type]
     found = [theirs.find(f"resp_{number}", workers) for number in range(500)]  # type: ignore[type-var]
     assert sum(worker is workers[number % 2] for number, worker in enumerate(found)) >= 495
+    models = [Named(f"m{number}") for number in range(3)]
+    assert [theirs.model(f"resp_{number}", models) for number in range(5)] == [*models, *models[:2]]  # type: ignore[arg-type]
+    assert theirs.model("resp_1", models[:1]) is None  # type: ignore[arg-type]
+    assert theirs.model("resp_unheard_of", models) is None  # type: ignore[arg-type]
     assert theirs.find("resp_unheard_of", workers) is None  # type: ignore[type-var]
     assert theirs.find("resp_1", workers[:1]) is None  # type: ignore[type-var]
     os.close(fd)
