@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 VLLM = os.environ.get("TAILRACE_TEST_VLLM", "")
 MODEL = os.environ.get("TAILRACE_TEST_MODEL", "")
@@ -33,6 +34,20 @@ QUIET = {
     # What a random model says makes no less sense behind the positions that it was made for.
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
 }
+LAUNCHED: dict[str, Any] = {
+    "model": MODEL,
+    "executable": VLLM,
+    "args": {
+        "served-model-name": "tiny",
+        "dtype": "float32",
+        "max-model-len": 2048,
+        "max-num-seqs": 4,
+        "enforce-eager": True,
+        "api-key": KEY,
+    },
+    "env": QUIET,
+}
+"""What `engine: {vllm: ...}` says where a sidecar launches one."""
 
 
 class Vllm:

@@ -12,42 +12,18 @@ from pathlib import Path
 
 import aiohttp
 import fakes
-import pytest
 from tailrace.worker.engine.launch import Engine, engine
 from tailrace.worker.engine.settings import EngineSettings, VllmSettings, WatchSettings
 from tailrace.worker.engine.state import EngineState, Phase
 from tailrace.worker.engine.stragglers import MARK, marked
 
-VLLM = os.environ.get("TAILRACE_TEST_VLLM")
-MODEL = os.environ.get("TAILRACE_TEST_MODEL")
-KEY = "the-engines-own-key"
-until = partial(fakes.until, limit=300.0)
+from real_vllm.engines import KEY, LAUNCHED
 
-pytestmark = [
-    pytest.mark.real_vllm,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(not (VLLM and MODEL), reason="TAILRACE_TEST_VLLM and TAILRACE_TEST_MODEL are not set"),
-]
+until = partial(fakes.until, limit=300.0)
 
 
 def settings() -> EngineSettings:
-    args: dict[str, object] = {
-        "served-model-name": "tiny",
-        "dtype": "float32",
-        "max-model-len": 2048,
-        "max-num-seqs": 4,
-        "enforce-eager": True,
-        "api-key": KEY,
-    }
-    env = {
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-    }
-    vllm = VllmSettings(model=str(MODEL), executable=str(VLLM), args=args, env=env)
-    return EngineSettings(vllm=vllm, watch=WatchSettings(stall=1.0, hung=60.0))
+    return EngineSettings(vllm=VllmSettings(**LAUNCHED), watch=WatchSettings(stall=1.0, hung=60.0))
 
 
 async def stream(it: Engine, tokens: int) -> int:

@@ -19,6 +19,7 @@ import pytest
 from fakes import until
 from tailrace.proxy.outcome import Ending, Outcome
 
+from real_vllm.engines import Vllm
 from real_vllm.scene import HELLO, LONG, Scene, run, scene
 
 CHAT: dict[str, Any] = {"model": "tiny", "messages": HELLO, "max_tokens": LONG}
@@ -144,48 +145,32 @@ def test_the_engines_queue_is_full(engine):
     run(body())
 
 
+async def answers_nothing_until_it_goes_on(engine: Vllm, kill: Callable[[signal.Signals], None]) -> None:
+    """What happens while a part of an engine is stopped, and when it goes on; `kill` sends that part a signal."""
+    async with scene(engine, more=LOW_LIMITS) as s:
+        traffic = Traffic(s)
+        await traffic.begin()
+        kill(signal.SIGSTOP)
+        try:
+            outcomes = await traffic.end()
+            traffic.all_raised()
+            assert {outcome.status for outcome in outcomes} == {504}
+            assert await asks_in_vain(s, new_chat) == 504
+        finally:
+            kill(signal.SIGCONT)
+        await asyncio.sleep(0.2)
+        await s.idle_engine(within=2.0)
+        assert (await new_chat(s)).choices[0].message.content
+
+
 def test_what_computes_is_stopped(engine):
     """It answers nothing, its health check says 200, and it may come back."""
-
-    async def body():
-        async with scene(engine, more=LOW_LIMITS) as s:
-            traffic = Traffic(s)
-            await traffic.begin()
-            engine.kill_core(signal.SIGSTOP)
-            try:
-                outcomes = await traffic.end()
-                traffic.all_raised()
-                assert {outcome.status for outcome in outcomes} == {504}
-                assert await asks_in_vain(s, new_chat) == 504
-            finally:
-                engine.kill_core(signal.SIGCONT)
-            await asyncio.sleep(0.2)
-            await s.idle_engine(within=2.0)
-            assert (await new_chat(s)).choices[0].message.content
-
-    run(body())
+    run(answers_nothing_until_it_goes_on(engine, engine.kill_core))
 
 
 def test_the_api_server_is_stopped(engine):
     """The kernel still accepts its connections."""
-
-    async def body():
-        async with scene(engine, more=LOW_LIMITS) as s:
-            traffic = Traffic(s)
-            await traffic.begin()
-            engine.kill_server(signal.SIGSTOP)
-            try:
-                outcomes = await traffic.end()
-                traffic.all_raised()
-                assert {outcome.status for outcome in outcomes} == {504}
-                assert await asks_in_vain(s, new_chat) == 504
-            finally:
-                engine.kill_server(signal.SIGCONT)
-            await asyncio.sleep(0.2)
-            await s.idle_engine(within=2.0)
-            assert (await new_chat(s)).choices[0].message.content
-
-    run(body())
+    run(answers_nothing_until_it_goes_on(engine, engine.kill_server))
 
 
 def test_the_engine_core_is_killed(engine):

@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 import anthropic
 import openai
 import orjson
-import pytest
 import uvloop
 from fakes import RawClient, decoded, until
 from sidecars import CHAT, KEY, hop, url_of, worker_settings
@@ -24,36 +23,14 @@ from tailrace.proxy.gateway import running as gateway_running
 from tailrace.worker.sidecar import SidecarProcess
 from tailrace.worker.sidecar import running as sidecar_running
 
-VLLM = os.environ.get("TAILRACE_TEST_VLLM")
-MODEL = os.environ.get("TAILRACE_TEST_MODEL")
+from real_vllm.engines import LAUNCHED
+
 START = 300.0
 HELLO = [{"role": "user", "content": "hello"}]
 
-pytestmark = [
-    pytest.mark.real_vllm,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(not (VLLM and MODEL), reason="TAILRACE_TEST_VLLM and TAILRACE_TEST_MODEL are not set"),
-]
-
 
 def engine() -> str:
-    args = {
-        "served-model-name": "tiny",
-        "dtype": "float32",
-        "max-model-len": 2048,
-        "max-num-seqs": 4,
-        "enforce-eager": True,
-        "api-key": "the-engines-own-key",
-    }
-    env = {
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-    }
-    vllm = {"model": str(MODEL), "executable": str(VLLM), "args": args, "env": env}
-    return orjson.dumps({"vllm": vllm, "start": {"limit": START}}).decode()
+    return orjson.dumps({"vllm": LAUNCHED, "start": {"limit": START}}).decode()
 
 
 @asynccontextmanager
