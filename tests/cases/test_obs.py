@@ -3,12 +3,10 @@
 import asyncio
 
 import orjson
-from fakes import RawClient, chat_answer, json_answer, run
+from fakes import GOOD, RawClient, chat_answer, json_answer, run
 from tailrace.proxy.metrics import Totals, render
 
 from cases.scene import CHAT, PATH, scene
-
-GOOD = json_answer(chat_answer("hi"))
 
 
 def metrics_of(s):

@@ -6,14 +6,13 @@ from typing import Any
 import orjson
 import pytest
 from fakes import Upstream, gateway, json_answer, run, yaml_for
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tailrace.proxy.body import MAX_FIELDS, JsonBody
 from tailrace.proxy.fault import Reject
 from tailrace.proxy.skim import SHORTEST
 from tailrace.proxy.testing.client import RawClient
 
-steady = settings(derandomize=True, database=None, deadline=None, max_examples=80)
 DEEP = 10_000
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -76,7 +75,6 @@ def text_of(body: JsonBody, name: str) -> bytes:
 @given(spelled())
 @example(({}, b"{}"))
 @example(({"a": 1}, b'{"a":1}'))
-@steady
 def test_fields_are_what_a_parser_finds(case: tuple[dict[str, Any], bytes]) -> None:
     value, raw = case
     body = JsonBody(raw, DEEP)
@@ -87,7 +85,6 @@ def test_fields_are_what_a_parser_finds(case: tuple[dict[str, Any], bytes]) -> N
 
 
 @given(spelled(), st.dictionaries(KEYS, VALUES, max_size=3), st.data())
-@steady
 def test_an_edit_changes_its_field_and_no_other_byte(
     case: tuple[dict[str, Any], bytes], changes: dict[str, Any], data: st.DataObject
 ) -> None:
@@ -110,7 +107,6 @@ def test_an_edit_changes_its_field_and_no_other_byte(
 
 
 @given(spelled(), KEYS)
-@steady
 def test_an_edit_for_one_time_is_not_kept(case: tuple[dict[str, Any], bytes], name: str) -> None:
     value, raw = case
     body = JsonBody(raw, DEEP)
@@ -119,7 +115,6 @@ def test_an_edit_for_one_time_is_not_kept(case: tuple[dict[str, Any], bytes], na
 
 
 @given(spelled(), KEYS)
-@steady
 def test_edits_can_be_undone(case: tuple[dict[str, Any], bytes], name: str) -> None:
     _, raw = case
     body = JsonBody(raw, DEEP)
@@ -147,7 +142,6 @@ def with_a_key_twice(draw: Any) -> bytes:
 @example(b'{"a":1,"\\u0061":1}')
 @example(b'{"a" :1, "a": 1 }')
 @example('{"é":1,"é":1}'.encode())
-@steady
 def test_a_key_that_comes_twice_is_refused(raw: bytes) -> None:
     with pytest.raises(Reject, match="twice") as refusal:
         JsonBody(raw, DEEP)
@@ -161,7 +155,6 @@ def depth_of(value: Any) -> int:
 
 
 @given(spelled())
-@steady
 def test_depth_is_exact(case: tuple[dict[str, Any], bytes]) -> None:
     value, raw = case
     depth = depth_of(value)
@@ -184,7 +177,6 @@ def test_depth_is_exact_in_large_bodies_and_deep_ones(depth: int, padding: int) 
 
 
 @given(st.binary(max_size=60) | st.from_regex(rb'\A\{("[a-c\\\\"]*"|[0-9.eE+\-:,\[\]{}truefalsnN ])*\}\Z'))
-@steady
 def test_what_is_taken_is_json(raw: bytes) -> None:
     for each in (raw, raw + b" " * SHORTEST):
         taken_or_refused(each)
@@ -201,7 +193,6 @@ def taken_or_refused(raw: bytes) -> None:
 
 
 @given(spelled(), st.integers(0, 400), st.sampled_from([b"", b"\x00", b"\xff", b"x", b",", b'"', b"}"]))
-@steady
 def test_damaged_json_is_refused_or_still_json(case: tuple[dict[str, Any], bytes], at: int, byte: bytes) -> None:
     _, raw = case
     at %= len(raw)
