@@ -137,6 +137,7 @@ SHAPES = {
     "spread finish": [
         chat_chunk("a"),
         b'data: {"choices": [{"index": 0, "delta": {},\ndata: "finish_reason": "stop"}]}\n\n',
+        USAGE,
     ],
 }
 
