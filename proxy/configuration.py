@@ -52,7 +52,7 @@ def understand(text: str, name: str, *, look: bool = False) -> Configuration:
 
 def restart_needed(old: Relay, new: Relay) -> list[str]:
     """What changed that only a restart puts into effect."""
-    return [key for key in ("role", "listen", "processes", "admin") if _of(old, key) != _of(new, key)]
+    return [key for key in ("role", "listen", "processes", "admin", "state") if _of(old, key) != _of(new, key)]
 
 
 def _of(settings: Relay, key: str) -> Any:

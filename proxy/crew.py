@@ -12,8 +12,9 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from tailrace.proxy.control import Channel, Gone, Refused, Start
@@ -60,6 +61,9 @@ class Crew:
         self._ending = False
         self.gave_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.on_joined: Callable[[Member], None] = lambda _member: None
+        self.on_left: Callable[[int], None] = lambda _seat: None
+        self.on_asked: Callable[[int, str, dict[str, Any]], Awaitable[Any]] | None = None
+        """Answers what the process in a seat asks."""
 
     @property
     def serving(self) -> list[Member]:
@@ -154,7 +158,7 @@ class Crew:
                 pass_fds=(theirs.fileno(), *start.descriptors),
             )
         try:
-            channel = await Channel.over(ours)
+            channel = await Channel.over(ours, None if self.on_asked is None else partial(self.on_asked, index))
             member = Member(index, process, channel, start.text)
             if await self._begin(member, start):
                 code = await process.wait()
@@ -170,6 +174,7 @@ class Crew:
             self._tally.retire(segment)
             if self._board is not None:
                 self._board.vacate(index)
+            self.on_left(index)
 
     async def _begin(self, member: Member, start: Start) -> bool:
         reason = f"process {member.index} did not begin to serve within {START_LIMIT:g} s"

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from tailrace.proxy.births import Births
@@ -17,14 +18,16 @@ from tailrace.proxy.door import Door, bind
 from tailrace.proxy.drain import drain
 from tailrace.proxy.entry import chain_links
 from tailrace.proxy.fleet import Pool, Worker
+from tailrace.proxy.ground import Ground, Places
 from tailrace.proxy.health import unreachable
 from tailrace.proxy.holding import Holdings
 from tailrace.proxy.hop import HopKey
+from tailrace.proxy.host import Host
 from tailrace.proxy.metrics import Segment
-from tailrace.proxy.pipeline import Link, Pipeline
+from tailrace.proxy.pipeline import Link, Pipeline, hosted_links
 from tailrace.proxy.role import Seat
 from tailrace.proxy.service import Service
-from tailrace.proxy.settings import Gateway, PoolSettings, Relay
+from tailrace.proxy.settings import Gateway, PoolSettings, Relay, state_folder
 from tailrace.proxy.share import Board, Share
 from tailrace.proxy.watch.adapters import list_adapters
 from tailrace.proxy.watch.fleet_watch import FleetWatch
@@ -48,6 +51,10 @@ class RelayProcess(Generic[SettingsT]):
         self.pools: dict[str, Pool] = {}
         self._generation = seat.generation - 1 if seat is not None else 0
         self._holdings: Holdings | None = None
+        self._seat = 0 if seat is None else seat.index
+        self._ask = None if seat is None else seat.ask
+        # Without a supervisor the parts that run once on a host run here.
+        self._host: Host | None = None
 
     def links(self, settings: SettingsT) -> Iterable[Link]:
         """The plugins of a configuration, in order."""
@@ -64,6 +71,7 @@ class RelayProcess(Generic[SettingsT]):
     async def prepare(self, settings: SettingsT) -> StagedChain:
         """Build the chain of a configuration and start its plugins; on any error nothing has changed."""
         pipeline = Pipeline.of(self.links(settings))
+        await self._settle(settings, hosted_links(pipeline.links))
         proposal = self.roster.propose(self.pools_of(settings), settings.timeouts)
         holdings = Holdings(self.service.plugin_failed)
         await holdings.begin(pipeline.links)
@@ -74,10 +82,26 @@ class RelayProcess(Generic[SettingsT]):
             raise
         return StagedChain(self, settings, chain, proposal, holdings)
 
+    async def _settle(self, settings: SettingsT, hosted: Sequence[Link]) -> None:
+        """Give plugins what they share with the other processes of this host."""
+        if not hosted:
+            return
+        ask = self._ask
+        if ask is None:
+            if self._host is None:
+                self._host = Host(state_folder(settings))
+            await self._host.prepare(chain_links(settings.plugins))
+            ask = partial(self._host.answer, self._seat)
+        places = Places.of(state_folder(settings))
+        for link in hosted:
+            link.plugin.ground = Ground(link.name, places, self._seat, ask)
+
     async def load(self, settings: SettingsT) -> Chain:
         """Build and put in place the chain of a configuration; on any error the present one stays."""
         staged = await self.prepare(settings)
         staged.commit()
+        if self._host is not None:
+            await self._host.commit()
         return staged.chain
 
     def adopt(self, staged: StagedChain) -> None:
@@ -119,6 +143,8 @@ class RelayProcess(Generic[SettingsT]):
         self.roster.close()
         if self._holdings is not None:
             await self._holdings.close()
+        if self._host is not None:
+            await self._host.close()
         self.service.metrics.close()
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PHASES: Final = tuple(
     name
     for name, member in vars(Plugin).items()
-    if inspect.isfunction(member) and not name.startswith("_") and name != "running"
+    if inspect.isfunction(member) and not name.startswith("_") and name not in ("running", "host_part")
 )
 _LOOKS_LIKE_PHASE: Final = ("on_", "score_", "next_")
 
@@ -117,6 +117,15 @@ class Pipeline:
     def phases_of(self, link: Link) -> list[str]:
         """The phases a link takes part in, in the order of a call; for `tailrace check`."""
         return [phase for phase in _PHASES if _overrides(link.plugin, phase)]
+
+
+def hosted_links(links: Sequence[Link]) -> list[Link]:
+    """The links whose plugins run something once on a host; raises ChainError where two would be the same."""
+    hosted = [link for link in links if _overrides(link.plugin, "host_part")]
+    for number, link in enumerate(links):
+        if link in hosted and any(other.name == link.name for other in links[:number]):
+            raise ChainError(f"plugin '{link.name}' can stand in a chain only once", number)
+    return hosted
 
 
 def _overrides(plugin: AnyPlugin, phase: str) -> bool:

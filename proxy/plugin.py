@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.fault import Fault
     from tailrace.proxy.fleet import Pool, Worker
+    from tailrace.proxy.ground import Ground, Places
     from tailrace.proxy.head import Head
+    from tailrace.proxy.host import HostPart
     from tailrace.proxy.outcome import AttemptEnd, Outcome
     from tailrace.proxy.reply import Reply
     from tailrace.proxy.sse import Event
@@ -103,8 +105,18 @@ class Plugin(Generic[ConfigT]):
     waits: ClassVar[bool] = False
     """Whether `on_request` may wait for a network or disk; bounded by the entry's `budget_ms`."""
 
+    ground: Ground
+    """What the plugin shares with its likes in other processes; set before `running` where it has a `host_part`."""
+
     def __init__(self, config: ConfigT) -> None:
         self.config = config
+
+    def host_part(self, places: Places) -> AbstractAsyncContextManager[HostPart]:
+        """What the plugin runs once on a host, in the supervisor: before its processes begin, until they have ended.
+
+        The instance is the supervisor's own: it serves no calls, and its `running` is not entered.
+        """
+        raise NotImplementedError  # abstract
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -22,7 +22,7 @@ from tailrace.proxy import logs
 from tailrace.proxy.collection import Collection
 from tailrace.proxy.config import ConfigError
 from tailrace.proxy.configuration import understand
-from tailrace.proxy.control import Channel, Refused, Start
+from tailrace.proxy.control import Channel, Gone, Refused, Start
 from tailrace.proxy.pipeline import ChainError
 from tailrace.proxy.role import Process, Role, Seat, Staged
 from tailrace.proxy.roll import described
@@ -37,6 +37,8 @@ class Occupant:
 
     def __init__(self) -> None:
         self.over = asyncio.Event()
+        self.channel: Channel | None = None
+        """The way to the supervisor."""
         self._hurry = asyncio.Event()
         self._role: Role | None = None
         self._process: Process | None = None
@@ -78,6 +80,7 @@ class Occupant:
             metrics=start.metrics,
             board=start.board,
             births=start.births,
+            ask=self._ask_host,
         )
         self._role = configuration.role
         self._process = process = await configuration.role.open(configuration.settings, sockets, seat)
@@ -87,6 +90,12 @@ class Occupant:
         self._collection = Collection(process.service)
         self._collection.start()
         return {"addresses": [door.shown for door in process.doors]}
+
+    async def _ask_host(self, name: str, what: str, fields: dict[str, Any]) -> Any:
+        """Ask a plugin's part in the supervisor; raises Refused, or Gone where there is none any more."""
+        if self.channel is None:
+            raise Gone
+        return await self.channel.ask("host", name=name, question=what, fields=fields)
 
     async def _prepare(self, *, text: str, name: str) -> None:
         configuration = understand(text, name)
@@ -185,7 +194,7 @@ class Occupant:
 async def occupy(sock: socket.socket) -> int:
     """Serve for as long as the supervisor wants, or until a SIGTERM of one's own."""
     occupant = Occupant()
-    channel = await Channel.over(sock, occupant.answer)
+    occupant.channel = channel = await Channel.over(sock, occupant.answer)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, occupant.drain)
     for ignored in (signal.SIGINT, signal.SIGHUP):

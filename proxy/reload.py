@@ -9,8 +9,11 @@ from tailrace.proxy.config import ConfigError
 from tailrace.proxy.configuration import Configuration, load
 from tailrace.proxy.control import Gone, Refused
 from tailrace.proxy.crew import Crew, Member
+from tailrace.proxy.entry import chain_links
+from tailrace.proxy.host import Host
 from tailrace.proxy.metrics import Supervision
 from tailrace.proxy.orders import Orders
+from tailrace.proxy.pipeline import ChainError
 from tailrace.proxy.watchfiles import Watch
 
 log = logging.getLogger("tailrace")
@@ -22,8 +25,9 @@ PREPARE_LIMIT = 30.0
 class Reloader:
     """Reloads one at a time; a refused one leaves everything as it is and says why."""
 
-    def __init__(self, orders: Orders, crew: Crew, supervision: Supervision) -> None:
+    def __init__(self, orders: Orders, crew: Crew, host: Host, supervision: Supervision) -> None:
         self._orders = orders
+        self._host = host
         self._supervision = supervision
         self._crew = crew
         self._lock = asyncio.Lock()
@@ -71,14 +75,20 @@ class Reloader:
 
     async def _agree(self, configuration: Configuration) -> None:
         """Let every process prepare; raises Refused after all have let go where one could not."""
+        try:
+            await self._host.prepare(chain_links(configuration.settings.plugins))
+        except (ChainError, OSError, ValueError) as error:
+            raise Refused(str(error)) from error
         members = self._crew.serving
         answers = await self._crew.ask("prepare", limit=PREPARE_LIMIT, text=configuration.text, name=configuration.name)
         refusals = [answer for answer in answers.values() if isinstance(answer, Refused)]
         if refusals:
             await self._crew.ask("discard")
+            await self._host.discard()
             raise refusals[0]
         # A process that died meanwhile is replaced by one that gets the new text.
         await self._crew.ask("commit", drained=sorted(self._orders.drained))
+        await self._host.commit()
         for member in members:
             member.text = configuration.text
 

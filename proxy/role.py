@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from tailrace.proxy.door import Door
     from tailrace.proxy.fleet import Worker
+    from tailrace.proxy.ground import Ask
     from tailrace.proxy.service import Service
 
 
@@ -30,6 +31,8 @@ class Seat:
     """File descriptor of the shared-memory segment for counters; None outside a supervisor."""
     board: int | None = None
     """The same of the board on which several processes share new connections; None for one alone."""
+    ask: Ask | None = None
+    """Asks a plugin's part that runs once on this host; None outside a supervisor."""
     births: int = -1
     """File descriptor of the table of response ids that all processes share; -1 outside a supervisor."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,6 +148,11 @@ class Relay:
     pre_stop: Seconds = setting(
         default=5.0, help="after SIGTERM, connections are still accepted for this long", why="balancers learn late"
     )
+    state: Path | None = setting(
+        default=None,
+        help="folder for what must outlive a restart, each supervisor its own; made when a plugin needs it. "
+        "Without it, systemd's `StateDirectory`, else ~/.local/state/tailrace",
+    )
     drain: Seconds = setting(default=600.0, help="after that, running streams may take this long", why="long answers")
     hop_key: Secret | None = setting(
         default=None, help="shared by gateways and sidecars, which require it off loopback; 16 characters or more"
@@ -221,6 +227,15 @@ class Gateway(Relay):
                 if name not in self.models:
                     text = f"there is no model '{name}'; an adapter has to stand under `models` to be named here"
                     yield At(text, *_when(number, "model", place))
+
+
+def state_folder(settings: Relay) -> Path:
+    """The folder for what must outlive a restart."""
+    if settings.state is not None:
+        return settings.state
+    given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(given) if given else Path(home).expanduser() / "tailrace"
 
 
 def _listed(names: Iterable[str]) -> str:

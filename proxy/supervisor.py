@@ -20,14 +20,17 @@ from tailrace.proxy import births
 from tailrace.proxy.admin.overview import Overview
 from tailrace.proxy.admin.port import AdminPort
 from tailrace.proxy.configuration import Configuration
-from tailrace.proxy.control import Start
+from tailrace.proxy.control import Refused, Start
 from tailrace.proxy.crew import Crew, Member, StartFailed
 from tailrace.proxy.door import bind
+from tailrace.proxy.entry import chain_links
+from tailrace.proxy.host import Host
 from tailrace.proxy.limits import Limits
 from tailrace.proxy.listener import Listener
 from tailrace.proxy.orders import Orders
+from tailrace.proxy.pipeline import ChainError
 from tailrace.proxy.reload import Reloader
-from tailrace.proxy.settings import Admin
+from tailrace.proxy.settings import Admin, Relay, state_folder
 from tailrace.proxy.tally import Tally
 
 log = logging.getLogger("tailrace")
@@ -46,9 +49,10 @@ class Supervisor:
         self.orders = Orders(configuration)
         self.tally = Tally()
         self.crew = Crew(configuration.settings.processes, self._start_of, self.tally)
-        self.crew.on_joined = self._joined
-        self.reloader = Reloader(self.orders, self.crew, self.tally.supervision)
-        self.overview = Overview(self.orders, self.crew)
+        self.host = Host(state_folder(configuration.settings))
+        self.crew.on_joined, self.crew.on_left, self.crew.on_asked = self._joined, self.host.left, self._asked
+        self.reloader = Reloader(self.orders, self.crew, self.host, self.tally.supervision)
+        self.overview = Overview(self.orders, self.crew, self.host)
         self._announce = announce
         self._births = births.shared()
         self._sockets: list[socket.socket] = []
@@ -64,6 +68,7 @@ class Supervisor:
         try:
             await self._open_admin(settings.admin)
             raise_file_limit(settings.limits.connections)
+            await self._begin_host(settings)
             if await self._begin():
                 return await self._serve()
             return 0
@@ -71,6 +76,7 @@ class Supervisor:
             for task in tuple(self._tasks):
                 task.cancel()
             await self.crew.kill()
+            await self.host.close()
             if self._admin is not None:
                 await self._admin.stop()
             self._close_sockets()
@@ -81,6 +87,18 @@ class Supervisor:
             self._admin = AdminPort(self.overview, sock, settings.token, self.tally.scrape)
             await self._admin.start()
             log.info("admin port: %s", self._admin.shown)
+
+    async def _begin_host(self, settings: Relay) -> None:
+        try:
+            await self.host.prepare(chain_links(settings.plugins))
+        except (ChainError, OSError, ValueError) as error:
+            raise Fatal(str(error)) from error
+        await self.host.commit()
+
+    async def _asked(self, seat: int, what: str, fields: dict[str, Any]) -> Any:
+        if what != "host":
+            raise Refused(f"nobody answers '{what}' here")
+        return await self.host.answer(seat, **fields)
 
     async def _begin(self) -> bool:
         """Start the processes; False where a signal came first."""

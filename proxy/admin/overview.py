@@ -8,6 +8,7 @@ from typing import Any
 from tailrace.proxy.address import Address, AddressError
 from tailrace.proxy.config import render
 from tailrace.proxy.crew import Crew
+from tailrace.proxy.host import Host
 from tailrace.proxy.orders import Orders
 
 log = logging.getLogger("tailrace")
@@ -16,8 +17,9 @@ log = logging.getLogger("tailrace")
 class Overview:
     """All processes seen as one."""
 
-    def __init__(self, orders: Orders, crew: Crew) -> None:
+    def __init__(self, orders: Orders, crew: Crew, host: Host) -> None:
         self._orders = orders
+        self._host = host
         self._crew = crew
         self.ending = False
         """The supervisor was told to stop."""
@@ -32,6 +34,7 @@ class Overview:
             reasons.append("no process is serving")
         elif all(answer["unready"] for answer in answers):
             reasons.extend(sorted({reason for answer in answers for reason in answer["unready"]}))
+        reasons.extend(self._host.unready())
         return {
             "status": "unready" if reasons else "ready",
             "reasons": reasons,

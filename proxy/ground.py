@@ -1,0 +1,68 @@
+"""What one plugin shares with its likes in the other processes of this host, and with what runs once on it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Ask = Callable[[str, str, dict[str, Any]], Awaitable[Any]]
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the folder made in it belongs to this user alone, which is checked
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a configuration keeps what must outlive its processes: `state` a power cut, `shared` only them."""
+
+    state: Path
+    shared: Path
+
+    @classmethod
+    def of(cls, state: Path) -> Places:
+        """The places that belong to a state folder; creates nothing."""
+        state = Path(os.path.realpath(state))
+        mark = hashlib.sha256(os.fsencode(state)).hexdigest()[:16]
+        root = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else state
+        return cls(state, root / f"tailrace-{os.getuid()}-{mark}")
+
+    def make(self) -> None:
+        """Create both for this user alone; raises OSError where they are not, or are somebody else's."""
+        for folder in (self.state, self.shared):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = self.shared.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+            raise PermissionError(f"{self.shared} is not a folder that belongs to this user alone")
+
+
+class Taken(OSError):  # noqa: N818 - a fact about the folder
+    """Another supervisor uses the state folder."""
+
+
+def claim(places: Places) -> int:
+    """Be the one that uses a state folder for as long as the returned descriptor is open; raises Taken."""
+    fd = os.open(places.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise Taken(f"another tailrace uses the state folder {places.state}: give each its own `state`") from None
+    return fd
+
+
+class Ground:
+    """One plugin's view of it, in one process; `seat` is the process's number among those of this host."""
+
+    def __init__(self, name: str, places: Places, seat: int, ask: Ask) -> None:
+        self.name = name
+        self.places = places
+        self.seat = seat
+        self._ask = ask
+
+    async def ask(self, what: str, **fields: Any) -> Any:
+        """Ask the plugin's own part that runs once on this host; raises Refused, or Gone where nobody runs it now."""
+        return await self._ask(self.name, what, fields)

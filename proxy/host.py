@@ -1,0 +1,135 @@
+"""What plugins run once on a host, beside the processes that serve: the keeper of keys, of shares, of the ledger.
+
+It lives in the supervisor; a gateway without one (in tests, or embedded) runs it in its own process. Nothing here is on
+the path of a request but the one question of a plugin that says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tailrace.proxy.control import Refused
+from tailrace.proxy.ground import Places, claim
+from tailrace.proxy.pipeline import Link, hosted_links
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tailrace.proxy.plugin import AnyPlugin
+
+log = logging.getLogger("tailrace")
+
+
+class HostPart(Protocol):
+    """A plugin's part that runs once on a host, from `Plugin.host_part`."""
+
+    async def answer(self, seat: int, question: str, fields: dict[str, Any]) -> Any:
+        """Answer the process in a seat; raises Refused."""
+
+    def left(self, seat: int) -> None:
+        """The process in a seat is gone, however it ended; nothing of it runs any more."""
+
+    async def follow(self, plugin: AnyPlugin) -> None:
+        """Go by a changed configuration from now on; raises nothing that the old one would not have survived."""
+
+    def unready(self) -> Sequence[str]:
+        """Why this host should get no new traffic."""
+
+
+class Host:
+    """The parts of all plugins of the present chain, by the plugins' names."""
+
+    def __init__(self, state: Path) -> None:
+        self.places = Places.of(state)
+        self._claim: int | None = None
+        self._parts: dict[str, tuple[AnyPlugin, HostPart, AsyncExitStack]] = {}
+        self._staged: dict[str, tuple[AnyPlugin, HostPart, AsyncExitStack]] = {}
+        self._links: list[Link] = []
+
+    async def prepare(self, links: Sequence[Link]) -> None:
+        """Start what a chain needs and the present one has not; on any error nothing has changed."""
+        hosted = hosted_links(links)
+        if hosted and self._claim is None:
+            self.places.make()
+            self._claim = claim(self.places)
+        try:
+            for link in hosted:
+                if link.name not in self._parts:
+                    await self._begin(link)
+        except BaseException:
+            await self.discard()
+            raise
+        self._links = hosted
+
+    async def _begin(self, link: Link) -> None:
+        stack = AsyncExitStack()
+        part = await stack.enter_async_context(link.plugin.host_part(self.places))
+        self._staged[link.name] = link.plugin, part, stack
+
+    async def commit(self) -> None:
+        """The processes follow the prepared chain: so do the parts, and those that it has no use for end."""
+        wanted = {link.name: link.plugin for link in self._links}
+        for name in [name for name in self._parts if name not in wanted]:
+            await self._end(self._parts.pop(name))
+        for name, (old, part, stack) in list(self._parts.items()):
+            plugin = wanted[name]
+            if plugin.config != old.config:
+                try:
+                    await part.follow(plugin)
+                except Exception:
+                    log.exception("plugin '%s' goes on by its old configuration on this host", name)
+            self._parts[name] = plugin, part, stack
+        self._parts |= self._staged
+        self._staged = {}
+
+    async def discard(self) -> None:
+        """The prepared chain is not used."""
+        while self._staged:
+            _, entry = self._staged.popitem()
+            await self._end(entry)
+
+    async def answer(self, seat: int, name: str, question: str, fields: dict[str, Any]) -> Any:
+        """Answer a plugin in the process of a seat; raises Refused."""
+        found = self._parts.get(name) or self._staged.get(name)
+        if found is None:
+            raise Refused(f"plugin '{name}' has no part that runs on this host")
+        try:
+            return await found[1].answer(seat, question, fields)
+        except Refused:
+            raise
+        except Exception as error:
+            log.exception("the part of plugin '%s' on this host failed at '%s'", name, question)
+            raise Refused(f"{type(error).__name__}: {error}") from error
+
+    def left(self, seat: int) -> None:
+        """The process in a seat is gone."""
+        for name, (_, part, _) in (self._parts | self._staged).items():
+            try:
+                part.left(seat)
+            except Exception:
+                log.exception("the part of plugin '%s' on this host failed when process %d had ended", name, seat)
+
+    def unready(self) -> list[str]:
+        """Why this host should get no new traffic."""
+        return [reason for _, part, _ in self._parts.values() for reason in part.unready()]
+
+    async def close(self) -> None:
+        """End all parts, the last first, and let go of the state folder."""
+        await self.discard()
+        while self._parts:
+            _, entry = self._parts.popitem()
+            await self._end(entry)
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
+
+    async def _end(self, entry: tuple[AnyPlugin, HostPart, AsyncExitStack]) -> None:
+        plugin, _, stack = entry
+        try:
+            await stack.aclose()
+        except Exception:
+            log.exception("the part of plugin '%s' on this host failed while it was closed", type(plugin).__name__)

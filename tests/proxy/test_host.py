@@ -1,0 +1,135 @@
+"""What plugins run once on a host: begun before the processes, asked by them, told of their ends, reloaded."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import counted
+import pytest
+from fakes import CHAT, PATH, RawClient, gateway, run, yaml_for
+from served import QUICK, Served, serving
+from tailrace.proxy.ground import Places, Taken, claim
+from tailrace.proxy.host import Host
+from tailrace.proxy.pipeline import ChainError, Link, hosted_links
+
+
+def chain(state: Path, plugins: str, more: str = QUICK) -> str:
+    return yaml_for("http://127.0.0.1:1", more=f"{more}state: {state}\n", plugins=plugins)
+
+
+async def next_of(url: str, question: str = "next") -> object:
+    async with RawClient(url) as client:
+        answer = await client.post(PATH, CHAT, {"x-question": question})
+        return answer.json() if answer.status == 200 else answer.status
+
+
+def test_a_gateway_without_a_supervisor_runs_the_part_itself(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with gateway(chain(tmp_path / "state", "- counted:Counted: {first: 5}")) as process:
+            url = process.doors[0].shown
+            assert [await next_of(url) for _ in range(3)] == [[0, 6], [0, 7], [0, 8]]
+            with pytest.raises(Taken, match="another tailrace uses the state folder"):
+                claim(Places.of(tmp_path / "state"))
+        assert (tmp_path / "state" / "ended").exists()
+        os.close(claim(Places.of(tmp_path / "state")))
+
+    run(body())
+
+
+def test_a_part_that_fails_refuses_and_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        async with gateway(chain(tmp_path, "- counted:Counted: {}")) as process:
+            url = process.doors[0].shown
+            assert await next_of(url, "fail") == 500
+            assert await next_of(url) == [0, 1]
+
+    run(body())
+    assert "the part of plugin 'counted:Counted' on this host failed at 'fail'" in caplog.text
+
+
+def test_one_count_for_all_processes_and_their_ends_are_told(tmp_path: Path) -> None:
+    shutil.copy(counted.__file__, tmp_path)
+
+    async def body() -> None:
+        yaml = chain(tmp_path / "state", "- counted:Counted: {}", QUICK + "processes: 2\n")
+        async with serving(tmp_path, yaml) as it:
+            found = [await next_of(it.url) for _ in range(12)]
+            assert [number for _, number in found] == list(range(1, 13))  # type: ignore[misc]
+            assert {seat for seat, _ in found} == {0, 1}  # type: ignore[misc]
+            os.kill(it.processes[0], signal.SIGKILL)
+            await it.until("SIGKILL; it is replaced")
+            gone: object = []
+            while not gone:
+                gone = await next_of(it.url, "gone")
+            assert gone in ([0], [1])
+            await reloaded(it, tmp_path)
+        assert (tmp_path / "state" / "ended").exists()
+
+    run(body(), limit=60)
+
+
+async def reloaded(it: Served, folder: Path) -> None:
+    """A changed configuration reaches the part; one that it cannot follow, or cannot start by, leaves it as it is."""
+    state = folder / "state"
+    more = QUICK + "processes: 2\n"
+    it.file.write_text(chain(state, "- counted:Counted: {first: 100}", more))
+    await it.generation(2)
+    assert (await next_of(it.url))[1] == 101  # type: ignore[index]
+    it.file.write_text(chain(state, "- counted:Counted: {first: -1}", more))
+    await it.until("goes on by its old configuration on this host")
+    assert (await next_of(it.url))[1] == 102  # type: ignore[index]
+    it.file.write_text(chain(state, "- headers: {}\n- counted:Counted: {first: 100}\n- counted:Counted: {}", more))
+    await it.until("can stand in a chain only once")
+    assert (await next_of(it.url))[1] == 103  # type: ignore[index]
+    it.file.write_text(chain(state, "- counted:Counted: {first: 950}", more))
+    await it.generation(4)
+    assert "the count is full" in (await it.get("/readyz")).body.decode()
+    it.file.write_text(chain(state, "- headers: {}", more))
+    await it.generation(5)
+    assert (state / "ended").exists()
+    assert "the count is full" not in (await it.get("/readyz")).body.decode()
+
+
+def test_a_part_that_cannot_begin_ends_the_start_with_one_line(tmp_path: Path) -> None:
+    shutil.copy(counted.__file__, tmp_path)
+
+    async def body() -> None:
+        with pytest.raises(AssertionError, match="13 is no number to begin with"):
+            async with serving(tmp_path, chain(tmp_path / "state", "- counted:Counted: {first: 13}")):
+                pass
+
+    run(body())
+
+
+def test_what_was_begun_ends_where_a_later_part_cannot_begin(tmp_path: Path) -> None:
+    async def body() -> None:
+        host = Host(tmp_path)
+        good, bad = (Link(counted.Counted(counted.Config(first=n)), f"n{n}") for n in (1, 13))
+        with pytest.raises(ValueError, match="13"):
+            await host.prepare([good, bad])
+        assert (tmp_path / "ended").exists()
+        await host.prepare([good])
+        await host.commit()
+        assert await host.answer(3, "n1", "next", {"by": 2}) == [3, 3]
+        await host.close()
+
+    run(body())
+
+
+def test_two_of_the_same_cannot_stand_in_a_chain() -> None:
+    links = [Link(counted.Counted(counted.Config()), "twice") for _ in range(2)]
+    with pytest.raises(ChainError, match="only once") as error:
+        hosted_links(links)
+    assert error.value.link == 1
+
+
+def test_a_shared_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+    places = Places.of(tmp_path)
+    places.shared.mkdir(mode=0o777)
+    places.shared.chmod(0o777)
+    try:
+        with pytest.raises(PermissionError, match="belongs to this user alone"):
+            places.make()
+    finally:
+        places.shared.rmdir()
