@@ -38,6 +38,8 @@ class Fault:
     sent: bool = True
     headers: tuple[tuple[bytes, bytes], ...] = ()
     body: bytes | None = None
+    why: str = ""
+    """The bare cause, for a line of the log that names the worker itself."""
 
     def but(self, **changes: object) -> Fault:
         """The same fault with some fields changed."""
@@ -136,6 +138,7 @@ def connect_failed(why: str) -> Fault:
         retry_after=1.0,
         retryable=True,
         sent=False,
+        why=f"no connection ({why})",
     )
 
 

@@ -136,7 +136,11 @@ class ConnectionPool:
         except (OSError, ssl.SSLError) as error:
             failed(connect_failed(_why(error)))
         else:
-            done(connection)
+            # What accepts for a dead worker, such as a port forwarder, closes at once.
+            if connection.closed:
+                failed(connect_failed("closed as soon as it was open"))
+            else:
+                done(connection)
 
     async def _open(self) -> UpstreamConnection:
         connection = UpstreamConnection(self, self.sweep.clock)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from tailrace.proxy.fault import Fault
-from tailrace.proxy.watch.asked import Answer, Asked, Unanswered
+from tailrace.proxy.watch.asked import CLOSED, Answer, Asked, Unanswered
 from tailrace.proxy.watch.feed import PATH
 from tailrace.proxy.watch.subscription import End, Subscription
 
@@ -31,7 +31,7 @@ async def asking(worker: Worker, path: str, sink: Sink) -> AsyncIterator[None]:
 
     def failed(fault: Fault) -> None:
         if not opened.cancelled():
-            opened.set_exception(Unanswered(fault.message, unreachable=True))
+            opened.set_exception(Unanswered(fault.why, unreachable=True))
 
     opening = worker.connections.connect(done, failed)
     try:
@@ -39,6 +39,8 @@ async def asking(worker: Worker, path: str, sink: Sink) -> AsyncIterator[None]:
     except BaseException:
         opening.cancel()
         raise
+    if connection.closed:
+        raise Unanswered(CLOSED, unreachable=True)
     head = b"%b%b HTTP/1.1\r\n%baccept-encoding: identity\r\n\r\n"
     connection.send(sink, head % (worker.request_line("GET"), path.encode(), worker.headers), b"")
     try:

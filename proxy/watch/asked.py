@@ -11,10 +11,11 @@ from tailrace.proxy.sink import Sink
 from tailrace.proxy.wire import ParsedHead, unframe
 
 LARGEST: Final = 1 << 20
+CLOSED: Final = "it closes connections without an answer"
 
 
 class Unanswered(Exception):  # noqa: N818 - silence is a fact about the worker
-    """No usable answer; `unreachable` where there was not even a connection."""
+    """No usable answer; `unreachable` where there was no connection, or one that was closed at once."""
 
     def __init__(self, reason: str, *, unreachable: bool = False) -> None:
         super().__init__(reason)
@@ -53,11 +54,14 @@ class Asked(Sink):
             self.answer.set_result(Answer(self._status, self._body))
 
     def on_fault(self, fault: Fault) -> None:
-        self._fail(fault.message)
+        if fault.kind == "connection_lost" and not self._status:
+            self._fail(CLOSED, unreachable=True)
+        else:
+            self._fail(fault.message)
 
     def on_quiet(self, quiet: float, now: float) -> None:
         """The limit is kept by whoever asks."""
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str, *, unreachable: bool = False) -> None:
         if not self.answer.done():
-            self.answer.set_exception(Unanswered(why))
+            self.answer.set_exception(Unanswered(why, unreachable=unreachable))

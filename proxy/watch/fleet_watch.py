@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 
 from tailrace.proxy.fleet import Worker
@@ -11,7 +10,6 @@ from tailrace.proxy.hop import HopKey
 from tailrace.proxy.sweep import Clock
 from tailrace.proxy.watch.watcher import WorkerWatch
 
-log = logging.getLogger("tailrace")
 TICK = 0.25
 
 
@@ -57,8 +55,7 @@ class FleetWatch:
 
     def _begin(self, worker: Worker) -> None:
         if self._watching:
-            task = self._tasks[worker] = self._loop.create_task(self._watches[worker].run())
-            task.add_done_callback(_report)
+            self._tasks[worker] = self._loop.create_task(self._watches[worker].run())
 
     def _dismiss(self, worker: Worker) -> None:
         del self._watches[worker]
@@ -113,8 +110,3 @@ class FleetWatch:
         self._line_due = float("inf") if key is None else self._loop.time() + key.until_next()
         for worker, watch in self._watches.items():
             worker.hop(b"" if watch.bare else self._line)
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("the watch of a worker failed", exc_info=error)

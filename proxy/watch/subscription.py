@@ -10,6 +10,7 @@ from typing import Any, Final
 from tailrace.proxy.fault import Fault
 from tailrace.proxy.hop import REFUSED
 from tailrace.proxy.sink import Sink
+from tailrace.proxy.watch.asked import CLOSED
 from tailrace.proxy.watch.feed import LONGEST_LINE, MEDIA, FeedError, read_line
 from tailrace.proxy.wire import ParsedHead, unframe
 
@@ -23,6 +24,8 @@ class End(Enum):
     OVER = "over"
     """The sidecar ended it in good order: it loads another configuration, or goes."""
     LOST = "lost"
+    CLOSED = "closed"
+    """The connection was closed without an answer: whoever accepts it has nobody behind it."""
     BARE = "bare"
     """There is no feed here: an engine without a sidecar."""
     REFUSED = "refused"
@@ -35,10 +38,12 @@ class Subscription(Sink):
     def __init__(self, hear: Callable[[dict[str, Any]], None]) -> None:
         self.end: asyncio.Future[tuple[End, str]] = asyncio.get_running_loop().create_future()
         self._hear = hear
+        self._answered = False
         self._feeds = False
         self._rest = b""
 
     def on_head(self, head: ParsedHead) -> None:
+        self._answered = True
         self._feeds = head.status == 200 and (b"content-type", MEDIA) in head.headers
         if not self._feeds and head.status != 401:
             self._over(End.BARE, f"status {head.status}")
@@ -71,7 +76,10 @@ class Subscription(Sink):
             self._over(End.BARE, "status 401")
 
     def on_fault(self, fault: Fault) -> None:
-        self._over(End.LOST, fault.message)
+        if fault.kind == "connection_lost" and not self._answered:
+            self._over(End.CLOSED, CLOSED)
+        else:
+            self._over(End.LOST, fault.message)
 
     def on_quiet(self, quiet: float, now: float) -> None:
         if quiet > SILENCE:

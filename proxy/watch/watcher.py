@@ -1,12 +1,13 @@
 """Keeps one worker's standing current: by its sidecar's feed or, where there is none, by asking the engine.
 
 What was said last counts until something else is heard, but a load only while it is fresh. A worker to which no
-connection can be had is dead for this gateway.
+connection can be had, or none that anybody answers on, is dead for this gateway.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from tailrace.proxy.watch.subscription import End
 log = logging.getLogger("tailrace")
 
 MISSES = 2
-"""Connections in a row that could not be opened until the worker counts as dead."""
+"""Connections in a row that could not be opened, or were closed unanswered, until the worker counts as dead."""
 SOONEST = 0.05
 LATEST = 2.0
 POLL = 1.0
@@ -31,6 +32,8 @@ POLL = 1.0
 ANSWER = 2.0
 LOOK_AGAIN = 30.0
 """Seconds after which a bare engine may have got a sidecar."""
+LONG = 10.0
+"""Seconds after which a worker that has never been ready is worth a warning."""
 
 
 class Hears(Protocol):
@@ -55,29 +58,48 @@ class WorkerWatch:
         self._misses = 0
         self._failures = 0
         self._shown = worker.standing.takes_calls
+        self._served = False
+        self._warned = False
+        self._began = clock.now
 
     async def run(self) -> None:
-        """Subscribe, and again, for ever."""
+        """Subscribe, and again, for ever; a fault of the watch itself ends neither it nor what is known."""
         while True:
             try:
-                end, why = await read_feed(self.worker, self._heard)
-            except Unanswered as silence:
-                self._missed(str(silence))
-            else:
-                self._misses = 0
-                if end is End.BARE:
-                    self._know(bare=True)
-                    await self._ask_for_a_while()
-                    continue
-                if end is End.REFUSED and self.bare:
-                    # It got a sidecar meanwhile, to which we have shown no key yet.
-                    self._know(bare=False)
-                    continue
-                if end is End.REFUSED:
-                    self._refused(why)
-                if end is End.OVER:
-                    self._failures = 0
-            await asyncio.sleep(self._pause())
+                again_at_once = await self._subscribe()
+            except Exception as error:
+                log.exception("the watch of worker %s failed and begins anew", self.worker.name)
+                self.worker.standing.forget_load()
+                with contextlib.suppress(Exception):
+                    self._missed(f"its watch failed ({type(error).__name__})")
+                again_at_once = False
+            if not again_at_once:
+                await asyncio.sleep(self._pause())
+
+    async def _subscribe(self) -> bool:
+        """Read the worker's feed to its end; whether it may be read again without a pause."""
+        try:
+            end, why = await read_feed(self.worker, self._heard)
+        except Unanswered as silence:
+            self._missed(str(silence))
+            return False
+        if end is End.CLOSED:
+            self._missed(why)
+            return False
+        self._misses = 0
+        if end is End.BARE:
+            self._know(bare=True)
+            await self._ask_for_a_while()
+            return True
+        if end is End.REFUSED and self.bare:
+            # It got a sidecar meanwhile, to which we have shown no key yet.
+            self._know(bare=False)
+            return True
+        if end is End.REFUSED:
+            self._refused(why)
+        if end is End.OVER:
+            self._failures = 0
+        return False
 
     def _pause(self) -> float:
         """Doubles from failure to failure, and differs from gateway to gateway."""
@@ -92,6 +114,8 @@ class WorkerWatch:
             self._know(bare=False)
         if apply(self.worker.standing, state, self._clock.now):
             self._tell()
+        self._served = self._served or self.worker.standing.takes_calls
+        self._warn_of_a_long_start()
 
     def _missed(self, why: str) -> None:
         self._misses += 1
@@ -112,7 +136,7 @@ class WorkerWatch:
         if standing.ready or standing.reason != why:
             standing.ready, standing.reason, standing.hop_refused = False, why, True
             log.error("worker %s takes no calls: %s", self.worker.name, why)
-            self._shown = standing.takes_calls
+            self._shown, self._warned = standing.takes_calls, True
             self._tell()
 
     def _know(self, *, bare: bool) -> None:
@@ -124,9 +148,32 @@ class WorkerWatch:
         standing = self.worker.standing
         if standing.takes_calls is not self._shown:
             self._shown = standing.takes_calls
-            said = "takes calls" if self._shown else "takes no calls"
-            log.info("worker %s %s%s", self.worker.name, said, f": {standing.reason}" if standing.reason else "")
+            if self._shown:
+                self._warned = False
+                log.info("worker %s takes calls", self.worker.name)
+            else:
+                self._tell_of_loss()
         self._hears.changed(self.worker)
+
+    def _tell_of_loss(self) -> None:
+        """Nobody asked for it, unless the worker is drained; one that has yet to come up is given time."""
+        standing = self.worker.standing
+        if standing.draining and not standing.dead:
+            log.info("worker %s takes no calls: it is drained", self.worker.name)
+        elif standing.dead or self._served:
+            self._warn("takes no calls")
+        else:
+            log.info("worker %s takes no calls yet: %s", self.worker.name, standing.reason or "it is not ready")
+
+    def _warn_of_a_long_start(self) -> None:
+        standing = self.worker.standing
+        late = self._clock.now - self._began > LONG
+        if late and not (self._warned or self._served or standing.takes_calls or standing.draining):
+            self._warn("still takes no calls")
+
+    def _warn(self, what: str) -> None:
+        self._warned = True
+        log.warning("worker %s %s: %s", self.worker.name, what, self.worker.standing.reason or "it is not ready")
 
     # An engine without a sidecar.
 
@@ -162,6 +209,7 @@ class WorkerWatch:
         models = await self._models()
         before = (standing.dead, standing.models)
         standing.dead, standing.reason = False, ""
+        self._served = True
         if models is not None:
             standing.models = models
         if before != (standing.dead, standing.models):

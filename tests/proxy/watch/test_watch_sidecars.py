@@ -58,7 +58,7 @@ def test_a_sidecar_that_goes_away_and_returns():
         async with simulated() as sim, watching_port() as (process, port):
             worker = worker_of(process)
             await until(lambda: not worker.eligible)
-            assert "No connection" in worker.standing.reason
+            assert "no connection" in worker.standing.reason
             for _ in range(2):
                 async with sidecar(found(sim.url), listen=f"127.0.0.1:{port}"):
                     await until(lambda: worker.eligible)
