@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tailrace.proxy import registry
+from tailrace.proxy.blame import own_failure
 from tailrace.proxy.config import ConfigError, Node, Source, decode_source, parse, text_of
 from tailrace.proxy.config.flaws import Flaw
 from tailrace.proxy.pipeline import ChainError
@@ -37,6 +38,8 @@ def understand(text: str, name: str, *, look: bool = False) -> Configuration:
     """The same for text that stood in the file `name`; without `look`, what it names outside itself may be missing."""
     source = parse(text, name, look=look)
     node = source.root.get("role")
+    if node is not None and node.broken:
+        raise ConfigError(node.origin.flaws)
     role_name = node.as_text() if node is not None and node.kind == "scalar" else DEFAULT_ROLE
     try:
         role: Role = registry.load("roles", role_name)()
@@ -47,6 +50,8 @@ def understand(text: str, name: str, *, look: bool = False) -> Configuration:
         role.check(settings)
     except ChainError as error:
         _refuse(source, _entry(source, error.link), str(error))
+    except Exception as error:
+        _refuse(source, source.root.get("plugins"), f"the plugins cannot form a chain: {own_failure(error)}")
     return Configuration(name=name, text=text, role_name=role_name, role=role, settings=settings, files=source.files)
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from tailrace.proxy import registry
-from tailrace.proxy.config import Above, AtLeast, Flaws, Node, setting
+from tailrace.proxy.blame import own_failure
+from tailrace.proxy.config import Above, AtLeast, ConfigError, Flaws, Node, setting
 from tailrace.proxy.config.flaws import name as quoted
 from tailrace.proxy.config.setting import is_required
 from tailrace.proxy.config.shape import BAD
@@ -69,6 +70,8 @@ class PluginEntry:
     @classmethod
     def from_node(cls, node: Node, flaws: Flaws) -> PluginEntry | None:
         """Read an entry; a bare name stands for a plugin with its defaults."""
+        if node.broken:
+            return None
         if node.kind == "scalar":
             return cls._build(node, node.as_text(), None, Terms(), flaws)
         terms = _terms_of(node, flaws)
@@ -91,15 +94,25 @@ class PluginEntry:
         except registry.UnknownName as error:
             flaws.add(node, str(error))
             return None
-        if value is None or value.is_null:
-            missing = [field.name for field in dataclasses.fields(plugin.Config) if is_required(field)]
-            if missing:
-                flaws.add(node, f"plugin '{name}' needs {', '.join(missing)}")
-                return None
-            return cls(name=name, plugin=plugin, config=plugin.Config(), terms=terms)
-        # Kept with its faults, which are noted: the chain around it can be looked at all the same.
-        config = record_of(plugin.Config).decode(value, flaws)
+        try:
+            # Kept with its faults, which are noted: the chain around it can be looked at all the same.
+            config = cls._config(plugin.Config, node, name, value, flaws)
+        except ConfigError:
+            raise
+        except Exception as error:
+            flaws.add(node, f"plugin '{name}' itself failed while its options were read: {own_failure(error)}")
+            return None
         return None if config is BAD else cls(name=name, plugin=plugin, config=config, terms=terms)
+
+    @staticmethod
+    def _config(options: type, node: Node, name: str, value: Node | None, flaws: Flaws) -> Any:
+        if value is not None and not value.is_null:
+            return record_of(options).decode(value, flaws)
+        missing = [field.name for field in dataclasses.fields(options) if is_required(field)]
+        if missing:
+            flaws.add(node, f"plugin '{name}' needs {', '.join(missing)}")
+            return BAD
+        return record_of(options).decode_nothing(node, flaws)
 
     def to_plain(self) -> dict[str, object]:
         """The entry as YAML would have it, defaults filled in."""
@@ -151,7 +164,11 @@ def chain_links(entries: Sequence[PluginEntry]) -> list[Link]:
         try:
             links.append(entry.link())
         except (OSError, ValueError) as error:
-            raise ChainError(f"plugin '{entry.name}': {error}", number) from error
+            raise ChainError(f"plugin '{entry.name}' cannot be made: {error}", number) from error
+        except Exception as error:
+            raise ChainError(
+                f"plugin '{entry.name}' itself failed when it was made: {own_failure(error)}", number
+            ) from error
     return links
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import importlib
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tailrace.proxy.logs import origin
+from tailrace.proxy.blame import own_failure
 from tailrace.proxy.plugin import AnyPlugin, Plugin
 
 
@@ -38,8 +39,9 @@ def load(group: str, name: str) -> Any:
         raise UnknownName(f"there is no {group.removesuffix('s')} '{name}'; {hint}")
     try:
         return point.load()
-    except (ImportError, AttributeError) as error:
-        raise UnknownName(f"{group.removesuffix('s')} '{name}' is installed but cannot be loaded: {error}") from error
+    except (Exception, SystemExit) as error:
+        kind = group.removesuffix("s")
+        raise UnknownName(f"{kind} '{name}' is installed but cannot be loaded: {own_failure(error)}") from error
 
 
 def plugin(name: str, folder: Path | None = None) -> type[AnyPlugin]:
@@ -56,6 +58,10 @@ def plugin(name: str, folder: Path | None = None) -> type[AnyPlugin]:
             raise UnknownName(f"module '{module}' has no '{attribute}'")
     if not (isinstance(found, type) and issubclass(found, Plugin)):
         raise UnknownName(f"'{name}' is no plugin: it must be a class derived from tailrace.proxy.plugin.Plugin")
+    if not dataclasses.is_dataclass(getattr(found, "Config", None)):
+        raise UnknownName(
+            f"plugin '{name}' lacks its `Config`, the frozen dataclass of its options; an empty one will do"
+        )
     return found
 
 
@@ -68,9 +74,9 @@ def _module(name: str, folder: Path | None) -> ModuleType:
     importlib.invalidate_caches()
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is None or not f"{name}.".startswith(f"{missing}."):
-            raise UnknownName(f"module '{name}' cannot be imported: {origin(error)}") from error
+            raise UnknownName(f"module '{name}' cannot be imported: {own_failure(error)}") from error
         looked = ", ".join(dict.fromkeys(filter(None, (place, *sys.path))))
         raise UnknownName(f"there is no module '{missing}'; looked in {looked}") from None

@@ -105,6 +105,12 @@ class Node:
         """Nothing, `~` or `null` stands there."""
         return self.kind == "scalar" and not self.broken and self.scalar() is None
 
+    @property
+    def is_faulty(self) -> bool:
+        """Whether a fault of it, or of something in it, was noted when the file was parsed."""
+        inside = (*self._elements, *(value for _, value in self._pairs.values()))
+        return self.broken or any(node.is_faulty for node in inside)
+
     def items(self) -> Iterator[tuple["Node", "Node"]]:
         """Keys and values of a mapping, in the order of the file."""
         self._must_be("mapping")

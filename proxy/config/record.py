@@ -72,7 +72,7 @@ class Record(Shape):
         except ValueError as error:
             flaws.add(node, str(error))
             return BAD
-        if value is None and len(flaws) == before and not flaws.full and not node.broken:
+        if value is None and len(flaws) == before and not flaws.full and not node.is_faulty:
             flaws.add(node, f"{node.describe()} is not understood here")
         return BAD if value is None else value
 
@@ -93,6 +93,10 @@ class Record(Shape):
             elif key.text != SCHEMA_KEY or node.where:
                 flaws.add(key, self._unknown(key.text))
         return self._built(values, node, flaws)
+
+    def decode_nothing(self, node: Node, flaws: Flaws) -> Any:
+        """What the defaults alone make; faults between them are those of a node that gives none."""
+        return self._built({}, node, flaws)
 
     def _built(self, values: dict[str, Any], node: Node, flaws: Flaws) -> Any:
         needed = (key for key, (field, _) in self.fields.items() if is_required(field))
@@ -134,8 +138,8 @@ class Record(Shape):
                 else:
                     flaws.add(node, fault)
         except Exception:
-            # It met a value whose own fault is noted, and has nothing to add.
-            if not flaws:
+            # It met a value whose own fault is noted, here or when the file was parsed, and has nothing to add.
+            if not flaws and not node.origin.flaws:
                 raise
 
     def _no_mapping(self, node: Node, flaws: Flaws) -> Any:
