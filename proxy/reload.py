@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from tailrace.proxy.blame import own_failure
 from tailrace.proxy.config import ConfigError
 from tailrace.proxy.configuration import Configuration, load
 from tailrace.proxy.control import Gone, Refused
@@ -55,6 +56,10 @@ class Reloader:
                 await self._agree(configuration)
             except (ConfigError, Refused) as error:
                 self._refuse(str(error))
+                return False
+            except (Exception, SystemExit) as error:
+                # Code of plugins runs here, and whatever it does must not end the watch.
+                self._refuse(own_failure(error))
                 return False
             self._put_in_force(configuration)
             return True

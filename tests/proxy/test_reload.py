@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from collections import Counter
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from certificates import Authority
 from fakes import CHAT, GOOD, PATH, RawClient, Upstream, run, yaml_for
 from served import QUICK, Served, engine, serving
+from tailrace.proxy.ground import Places
 
 RELOADS = 100
 
@@ -139,6 +141,58 @@ def test_changed_file_needs_no_signal_nor_does_one_that_it_reads(tmp_path: Path)
             assert "hop_key: '***'" in shown
 
     run(body())
+
+
+FAILING = """
+import sys
+from dataclasses import dataclass
+from tailrace.proxy.config import setting
+from tailrace.proxy.plugin import Plugin
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    where: str = setting(default="")
+
+    def check(self):
+        if self.where == "check":
+            sys.exit("told by check")
+        return ()
+
+class Failing(Plugin):
+    Config = Config
+
+    def __init__(self, config):
+        if config.where == "init":
+            raise RuntimeError("told by init")
+
+    def host_part(self, places):
+        raise RuntimeError("told by host")
+"""
+
+
+def test_whatever_a_plugin_does_is_a_refused_reload_and_the_watch_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "failing_plugin.py").write_text(FAILING)
+
+    async def body() -> None:
+        yaml = yaml_for("http://127.0.0.1:1", more=f"{QUICK}state: {tmp_path}/state\n")
+        async with serving(tmp_path, yaml) as it:
+            good = it.file.read_text()
+            for where in ("init", "check", "host"):
+                it.file.write_text(
+                    good.replace("plugins: []", f"plugins: [{{'failing_plugin:Failing': {{where: {where}}}}}]")
+                )
+                await it.until(f"told by {where}")
+                assert f"told by {where}" in (await it.get("/admin/config")).json()["last_error"]
+            it.file.write_text(good + "hop_key: ${NOT_SET_ANYWHERE}\n")
+            await it.until("`NOT_SET_ANYWHERE` is not set")
+            it.file.write_text(good + "heartbeat: 9s\n")
+            await it.generation(2)
+            assert (await it.get("/admin/config")).json()["last_error"] is None
+
+    try:
+        run(body())
+    finally:
+        shutil.rmtree(Places.of(tmp_path / "state").shared, ignore_errors=True)
 
 
 def test_changed_listener_waits_for_a_restart_and_says_so(tmp_path: Path) -> None:
