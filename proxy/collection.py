@@ -1,9 +1,10 @@
 """When Python's garbage is collected: never in full while calls are in flight.
 
-What is alive at the start (modules, the chain, code) is frozen: no collection looks at it again. The young generations
-are collected as usual, in steps small enough not to be felt (a millisecond at most). A full collection, which can
-stall every stream for tenths of a second, happens only while no call is running; a process that is never idle makes an
-exception once its memory has grown by GROWTH since the last one, because running out of memory ends every call.
+What the start has left over is collected before the first connection is accepted. What is alive then (modules, the
+chain, code) is frozen: no collection looks at it again. The young generations are collected as usual, in steps small
+enough not to be felt (a millisecond at most). A full collection, which can stall every stream for tenths of a second,
+happens only while no call is running; a process that is never idle makes an exception once its memory has grown by
+GROWTH since the last one, because running out of memory ends every call.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ LOOK = 1.0
 GROWTH = 512 << 20
 
 
+def tidy() -> None:
+    """Collect what the start has left over; takes tenths of a second, so nobody may be served yet."""
+    gc.collect()
+    gc.set_threshold(YOUNG, MIDDLE, NEVER)
+
+
 class Collection:
     """Takes over the collector of this process."""
 
@@ -35,8 +42,7 @@ class Collection:
         self._resident = 0
 
     def start(self) -> None:
-        """Collect and freeze what there is, then look for idle moments."""
-        gc.collect()
+        """Freeze what there is, which takes no time, then look for idle moments."""
         gc.freeze()
         gc.set_threshold(YOUNG, MIDDLE, NEVER)
         self._resident = resident()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from tailrace.proxy import logs
+from tailrace.proxy import collection, logs
 from tailrace.proxy.collection import Collection
 from tailrace.proxy.config import ConfigError
 from tailrace.proxy.configuration import understand
@@ -83,6 +83,7 @@ class Occupant:
             ask=self._ask_host,
         )
         self._role = configuration.role
+        collection.tidy()
         self._process = process = await configuration.role.open(configuration.settings, sockets, seat)
         self._apply(start.drained)
         self._watchdog = Watchdog(asyncio.get_running_loop())
