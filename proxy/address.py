@@ -47,11 +47,12 @@ class Address:
         try:
             parts = urlsplit(url)
             port = parts.port
-        except ValueError as error:
-            raise AddressError(f"'{url}' is no URL: {error}") from None
+        except ValueError:
+            # Its words would show what it took for the port, which may be a part of a password.
+            raise AddressError(f"'{url}' is no URL: its host or port makes no sense") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise AddressError(f"'{url}': expected http://HOST:PORT, https://HOST:PORT or unix:/PATH")
-        if parts.query or parts.fragment or parts.username:
+        if parts.query or parts.fragment or "@" in parts.netloc:
             raise AddressError(f"'{url}': a worker's URL has neither user, query nor fragment")
         tls = parts.scheme == "https"
         port = port or (443 if tls else 80)

@@ -70,4 +70,4 @@ def _entry(source: Source, number: int | None) -> Node | None:
 
 
 def _refuse(source: Source, node: Node | None, text: str) -> NoReturn:
-    raise ConfigError((Flaw(str(source.path), node.line if node is not None else 1, text),))
+    raise ConfigError((Flaw(str(source.path), node.line if node is not None else 1, source.root.origin.covered(text)),))

@@ -100,7 +100,8 @@ class PluginEntry:
         except ConfigError:
             raise
         except Exception as error:
-            flaws.add(node, f"plugin '{name}' itself failed while its options were read: {own_failure(error)}")
+            told = f"plugin '{name}' itself failed while its options were read: {own_failure(error)}"
+            flaws.add(node, node.origin.covered(told))
             return None
         return None if config is BAD else cls(name=name, plugin=plugin, config=config, terms=terms)
 

@@ -7,6 +7,7 @@ import logging
 
 from tailrace.proxy.blame import own_failure
 from tailrace.proxy.config import ConfigError
+from tailrace.proxy.config.secret import without_userinfo
 from tailrace.proxy.configuration import Configuration, load
 from tailrace.proxy.control import Gone, Refused
 from tailrace.proxy.crew import Crew, Member
@@ -106,7 +107,7 @@ class Reloader:
             log.warning("%s changed: a restart puts that into effect", ", ".join(f"`{key}`" for key in changed))
 
     def _refuse(self, reason: str) -> None:
-        self._orders.last_error = reason
+        self._orders.last_error = reason = without_userinfo(reason)
         self._supervision.reload_failed()
         for line in reason.splitlines():
             log.error("the changed configuration is refused, the last good one stays: %s", line)

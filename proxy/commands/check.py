@@ -10,9 +10,10 @@ from typing import Any
 from tailrace.proxy.build import all_pools
 from tailrace.proxy.config import render
 from tailrace.proxy.config.render import written
+from tailrace.proxy.config.secret import shown
 from tailrace.proxy.config.shapes import record_of
 from tailrace.proxy.configuration import Configuration, load
-from tailrace.proxy.entry import PluginEntry
+from tailrace.proxy.entry import PluginEntry, chain_links
 from tailrace.proxy.pipeline import Pipeline
 from tailrace.proxy.settings import Gateway, Relay
 
@@ -50,10 +51,10 @@ def summary(configuration: Configuration) -> Iterator[str]:
         marks += ["client certificates"] if listener.tls is not None and listener.tls.client_ca is not None else []
         marks += ["PROXY protocol"] if listener.proxy_protocol else []
         marks += [f"trusts {', '.join(listener.trusted_proxies)}"] if listener.trusted_proxies else []
-        yield f"  {listener.address}{_within(marks)}"
+        yield f"  {shown(listener.address)}{_within(marks)}"
     token = "with a token" if settings.admin.token is not None else "without a token"
     yield "admin port"
-    yield "  off" if settings.admin.address == "off" else f"  {settings.admin.address} ({token})"
+    yield "  off" if settings.admin.address == "off" else f"  {shown(settings.admin.address)} ({token})"
     yield from _chain(settings)
     if isinstance(settings, Gateway):
         yield from _models(settings)
@@ -63,9 +64,9 @@ def summary(configuration: Configuration) -> Iterator[str]:
 
 def _chain(settings: Relay) -> Iterator[str]:
     yield "plugins, in the order of a request" if settings.plugins else "plugins: none"
-    pipeline = Pipeline.of([entry.link() for entry in settings.plugins])
-    for number, (entry, link) in enumerate(zip(settings.plugins, pipeline.links, strict=True), 1):
-        yield f"  {number}. {entry.name}{_within(_terms(entry, link.budget))}"
+    pipeline = Pipeline.of(chain_links(settings.plugins))
+    for number, (entry, link) in enumerate(zip(settings.plugins, pipeline.links, strict=True)):
+        yield f"  plugins[{number}]: {entry.name}{_within(_terms(entry, link.budget))}"
         yield f"     phases: {', '.join(pipeline.phases_of(link)) or 'none'}"
         for line in render(entry.config).splitlines():
             if line != "{}":
@@ -87,7 +88,7 @@ def _models(settings: Gateway) -> Iterator[str]:
     yield "models"
     for name, model in settings.models.items():
         served = model.lora or model.served_as
-        marks = [f"adapter {served}" if model.lora else f"served as {served}"] if served else []
+        marks = [f"adapter {shown(served)}" if model.lora else f"served as {shown(served)}"] if served else []
         marks += ["the default"] if name == settings.default_model else []
         marks += ["answers renamed"] if model.rename else []
         yield f"  {name} -> {model.pool or f'model:{name}'}{_within(marks)}"
@@ -97,11 +98,11 @@ def _models(settings: Gateway) -> Iterator[str]:
         marks += ["TLS settings"] if pool.tls is not None else []
         yield f"  {name}{_within(marks)}"
         for worker in pool.workers:
-            yield f"    {worker}"
+            yield f"    {shown(worker)}"
     if settings.routes:
         yield "further paths"
     for route in settings.routes:
-        yield f"  {'/'.join(route.methods)} {route.path} -> {route.pool}"
+        yield f"  {'/'.join(route.methods)} {shown(route.path)} -> {route.pool}"
 
 
 def _rest(settings: Relay) -> Iterator[str]:

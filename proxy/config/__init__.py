@@ -24,6 +24,7 @@ from tailrace.proxy.config.render import render
 from tailrace.proxy.config.schema import schema
 from tailrace.proxy.config.secret import MASK, Hidden, Secret
 from tailrace.proxy.config.setting import setting
+from tailrace.proxy.config.simple import Covered
 from tailrace.proxy.config.source import Source, parse, read, text_of
 from tailrace.proxy.config.units import Seconds, Size
 
@@ -35,6 +36,7 @@ __all__ = [
     "AtMost",
     "Bound",
     "ConfigError",
+    "Covered",
     "Flaw",
     "Flaws",
     "Hidden",

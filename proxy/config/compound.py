@@ -7,6 +7,7 @@ from typing import Any
 
 from tailrace.proxy.config.bounds import Bound
 from tailrace.proxy.config.flaws import Flaws
+from tailrace.proxy.config.foreign import AnyPlain, under
 from tailrace.proxy.config.node import Node
 from tailrace.proxy.config.secret import Secret
 from tailrace.proxy.config.shape import BAD, Definitions, Json, Shape
@@ -129,7 +130,12 @@ class MapOf(Shape):
         return isinstance(value, dict)
 
     def plain(self, value: Any) -> Any:
-        return {self._key.plain(k): self.value.plain(v) for k, v in value.items()}
+        return {self._key.plain(k): self._shown(k, self.value.plain(v)) for k, v in value.items()}
+
+    def _shown(self, key: Any, plain: Any) -> Any:
+        # The name tells nothing where the values are numbers by their type.
+        counts = isinstance(plain, int | float) and not isinstance(self.value, AnyPlain)
+        return plain if counts else under(str(key), plain)
 
     def schema(self, definitions: Definitions) -> Json:
         schema: Json = {"type": "object", "additionalProperties": self.value.schema(definitions)}

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from tailrace.proxy.config.secret import without_userinfo
+
 # A file of another kind altogether must not become a report of a hundred thousand lines.
 MOST_FLAWS: Final = 500
 _LONGEST_QUOTE: Final = 60
@@ -35,7 +37,7 @@ class Flaw:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {' '.join(self.text.split())}"
+        return f"{self.file}:{self.line}: {without_userinfo(' '.join(self.text.split()))}"
 
 
 class ConfigError(Exception):
@@ -87,6 +89,7 @@ class Flaws:
 
 def quote(text: str, longest: int = _LONGEST_QUOTE) -> str:
     """Text from a file as it may stand in a one-line message: quoted, escaped, cut."""
+    text = without_userinfo(text)
     cut = text if len(text) <= longest else text[: longest - 1] + "…"
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in json.dumps(cut, ensure_ascii=False))
 

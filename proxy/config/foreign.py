@@ -6,7 +6,7 @@ from typing import Any
 
 from tailrace.proxy.config.flaws import Flaws
 from tailrace.proxy.config.node import Node
-from tailrace.proxy.config.secret import MASK, Hidden, Secret
+from tailrace.proxy.config.secret import MASK, Hidden, Secret, looks_secret, shown
 from tailrace.proxy.config.shape import BAD, Definitions, Json, Shape
 
 
@@ -25,7 +25,7 @@ class AnyPlain(Shape):
         return True
 
     def plain(self, value: Any) -> Any:
-        return masked(value)
+        return masked(value, by_name=True)
 
     def schema(self, definitions: Definitions) -> Json:
         return {}
@@ -47,16 +47,25 @@ class Untouched(AnyPlain):
 def _as_shown(node: Node) -> Any:
     # Nobody here knows which of its values are credentials, so whatever the environment brought in is masked as well.
     if node.kind == "mapping":
-        return {key.text: _as_shown(value) for key, value in node.items()}
+        return {key.text: under(key.text, _as_shown(value)) for key, value in node.items()}
     if node.kind == "sequence":
         return [_as_shown(element) for element in node.elements()]
     return MASK if node.inserted else node.scalar()
 
 
-def masked(value: Any) -> Any:
-    """A plain value with its secrets masked."""
+def masked(value: Any, *, by_name: bool = False) -> Any:
+    """A plain value with its secrets masked; `by_name` those, too, that only the name above them tells."""
     if isinstance(value, dict):
-        return {key: masked(inner) for key, inner in value.items()}
+        inside = {key: masked(inner, by_name=by_name) for key, inner in value.items()}
+        return {key: under(key, inner) for key, inner in inside.items()} if by_name else inside
     if isinstance(value, list | tuple):
-        return [masked(inner) for inner in value]
-    return MASK if isinstance(value, Hidden | Secret) else value
+        return [masked(inner, by_name=by_name) for inner in value]
+    if isinstance(value, Hidden | Secret):
+        return MASK
+    return shown(value) if isinstance(value, str) else value
+
+
+def under(name: str, plain: Any) -> Any:
+    """A plain value as it may be shown under a name that the file chose: masked where that speaks of a secret."""
+    kept = plain is None or isinstance(plain, bool | dict)
+    return plain if kept or not looks_secret(name) else MASK

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tailrace.proxy.config.flaws import name, quote
+from tailrace.proxy.config.secret import looks_secret
 
 LARGEST_FILE: Final = 1 << 20
 # A megabyte of references to a megabyte of text would be a terabyte.
@@ -27,7 +28,7 @@ class Expanded:
     whole: bool
     """The scalar was one reference and nothing else: its type is what the replacement looks like."""
     hidden: bool
-    """Some of it came from a file."""
+    """Some of it came from a file, or from a variable whose name speaks of a secret."""
     faults: tuple[str, ...]
 
 
@@ -66,7 +67,8 @@ class Interpolation:
                 parts.append(self._value(match["inside"]))
             except ValueError as fault:
                 faults.append(str(fault))
-            hidden |= match["inside"].startswith("file:")
+            source = match["inside"]
+            hidden |= source.startswith("file:") or looks_secret(source.partition(":-")[0])
         parts.append(text[done:])
         first = _REFERENCE.match(text)
         whole = first is not None and first.end() == len(text) and not first["dollar"]

@@ -6,9 +6,11 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 from tailrace.proxy.config.flaws import ConfigError, Flaw, Flaws, quote
 from tailrace.proxy.config.scalars import Scalar, typed
-from tailrace.proxy.config.secret import Hidden
+from tailrace.proxy.config.secret import MASK, Hidden
 
 Kind: TypeAlias = Literal["mapping", "sequence", "scalar"]
+# What is shorter stands in other words, too.
+_SHORTEST_SECRET: Final = 4
 _KIND_WORDS: Final[dict[Kind, str]] = {"mapping": "a mapping", "sequence": "a list", "scalar": "one value"}
 
 
@@ -16,7 +18,7 @@ _KIND_WORDS: Final[dict[Kind, str]] = {"mapping": "a mapping", "sequence": "a li
 class Origin:
     """The file that nodes come from, with the faults found before anybody decoded them."""
 
-    __slots__ = ("file", "flaws", "folder", "looks")
+    __slots__ = ("_secrets", "file", "flaws", "folder", "looks")
 
     def __init__(self, file: str, *, looks: bool = False) -> None:
         self.file = file
@@ -24,6 +26,18 @@ class Origin:
         """Whether what the file names outside itself, other files above all, is looked for while it is decoded."""
         self.folder = Path(file).parent
         self.flaws = Flaws()
+        self._secrets: set[str] = set()
+
+    def cover(self, secret: str) -> None:
+        """Keep some text of the file out of messages."""
+        if len(secret) >= _SHORTEST_SECRET:
+            self._secrets.add(secret)
+
+    def covered(self, message: str) -> str:
+        """A message of a check, which knows nothing of where its values came from, without what may not be shown."""
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            message = message.replace(secret, MASK)
+        return message
 
 
 @final
@@ -69,7 +83,7 @@ class Node:
         self.quoted = False
         """Text for certain, whatever it looks like."""
         self.hidden = False
-        """Came out of a `${file:}`."""
+        """Came out of a `${file:}`, or is a secret by its name."""
         self.inserted = False
         """Came out of a reference, in part or in whole."""
         self.broken = False
@@ -142,7 +156,10 @@ class Node:
     def as_text(self) -> str:
         """A scalar's text whatever its type, hidden from repr if it came from a file."""
         self._must_be("scalar")
-        return Hidden(self.text) if self.hidden else self.text
+        if not self.hidden:
+            return self.text
+        self.origin.cover(self.text)
+        return Hidden(self.text)
 
     def plain(self) -> Any:
         """Dicts, lists and scalars, as JSON would have them."""

@@ -70,7 +70,7 @@ class Record(Shape):
             flaws.extend(error.flaws)
             value = None
         except ValueError as error:
-            flaws.add(node, str(error))
+            flaws.add(node, node.origin.covered(str(error)))
             return BAD
         if value is None and len(flaws) == before and not flaws.full and not node.is_faulty:
             flaws.add(node, f"{node.describe()} is not understood here")
@@ -111,7 +111,7 @@ class Record(Shape):
         try:
             built = self.cls(**sound)
         except ValueError as error:
-            flaws.add(node, str(error))
+            flaws.add(node, node.origin.covered(str(error)))
             return BAD
         self._check(built, node, flaws)
         if node.origin.looks:
@@ -134,9 +134,9 @@ class Record(Shape):
         try:
             for fault in ask():
                 if isinstance(fault, At):
-                    flaws.add(spot_of(node, fault.path), fault.text)
+                    flaws.add(spot_of(node, fault.path), node.origin.covered(fault.text))
                 else:
-                    flaws.add(node, fault)
+                    flaws.add(node, node.origin.covered(fault))
         except Exception:
             # It met a value whose own fault is noted, here or when the file was parsed, and has nothing to add.
             if not flaws and not node.origin.flaws:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tailrace.proxy.config.flaws import Flaws, name
 from tailrace.proxy.config.node import Node
-from tailrace.proxy.config.secret import MASK, Hidden, Secret
+from tailrace.proxy.config.secret import MASK, Secret, shown
 from tailrace.proxy.config.shape import BAD, INTERPOLATED, Definitions, Json, Shape
 
 _DIGITS: Final = re.compile(r"[-+]?[0-9]+")
@@ -110,10 +110,17 @@ class Text(Shape):
         return isinstance(value, str)
 
     def plain(self, value: str) -> str:
-        return MASK if isinstance(value, Hidden) else value
+        return shown(value)
 
     def schema(self, definitions: Definitions) -> Json:
         return {"type": ["string", "number", "boolean"]}
+
+
+class Covered(Text):
+    """A mark: `Annotated[str, Covered()]` is text to those who use it, and shown as a mask."""
+
+    def plain(self, value: str) -> str:
+        return MASK
 
 
 class SecretText(Text):
@@ -125,6 +132,7 @@ class SecretText(Text):
         if not self.fits(node):
             return self.wrong(node, flaws)
         if node.text:
+            node.origin.cover(node.text)
             return Secret(node.text)
         flaws.add(node, f"expected {self.words}, got empty text")
         return BAD

@@ -10,6 +10,7 @@ import yaml
 from tailrace.proxy.config.flaws import ConfigError, Flaws, Place, name
 from tailrace.proxy.config.interpolation import Interpolation
 from tailrace.proxy.config.node import Kind, Node, Origin
+from tailrace.proxy.config.secret import looks_secret
 
 DEEPEST: Final = 40
 # Above what an honest file of the largest size holds.
@@ -134,7 +135,7 @@ class _Builder:
             return
         expanded = self._interpolation.expand(event.value)
         node.text = expanded.text
-        node.hidden = expanded.hidden
+        node.hidden = expanded.hidden or (expanded.inserted and looks_secret(self._name_above()))
         node.inserted = expanded.inserted
         # In `{n: "${N}"}` the quotes are there because YAML demands them: they say nothing about the type.
         node.quoted &= not expanded.whole
@@ -143,6 +144,10 @@ class _Builder:
         for fault in expanded.faults:
             node.broken = True
             self._origin.flaws.add(node, fault)
+
+    def _name_above(self) -> str:
+        """The key under which the next value stands, alone or in a list."""
+        return next((frame.key.text for frame in reversed(self._open) if frame.key is not None), "")
 
     def _aliased_node(self, anchor: str | None, line: int) -> Node:
         spot = _Spot(self._origin, line)

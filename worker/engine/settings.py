@@ -173,8 +173,8 @@ def target_fault(target: str) -> str | None:
     try:
         parts = urlsplit(target)
         parts.port  # noqa: B018
-    except ValueError as error:
-        return str(error)
+    except ValueError:
+        return "its host or port makes no sense"
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return "expected http://host:port or unix:/path"
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from tailrace.proxy.config import setting
+from tailrace.proxy.config import Covered, setting
 from tailrace.worker.sim.failures import Fault
 
 
@@ -39,7 +39,7 @@ class SimSettings:
     )
     """A real engine serves one kind of model; `any` has the routes of both."""
     max_model_len: int = setting(default=2048, help="most tokens of prompt and answer together")
-    api_keys: tuple[str, ...] = setting(default=(), help="one of these is needed on /v1")
+    api_keys: tuple[Annotated[str, Covered()], ...] = setting(default=(), help="one of these is needed on /v1")
     embedding_dim: int = setting(default=384, help="length of an embedding")
 
     ttft_ms: float = setting(default=20.0, help="from the end of the prefill to the first token")

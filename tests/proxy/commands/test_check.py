@@ -36,7 +36,7 @@ listeners
 admin port
   0.0.0.0:9090 (with a token)
 plugins, in the order of a request
-  1. route (when it fails, calls pass; only where model is chat or tuned; only where stream is true)
+  plugins[0]: route (when it fails, calls pass; only where model is chat or tuned; only where stream is true)
      phases: score_workers
      policy: round_robin
 models
