@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import orjson
 from tailrace.proxy.fault import HOP_KEY_REFUSED, Fault, Whose, bad_answer
 from tailrace.proxy.head import Head, streaming_head
@@ -22,6 +23,9 @@ UPSTREAM_ID: Final = b"x-upstream-request-id"
 _RESPONSE_ID: Final = re.compile(rb'"id":\s*"(resp_[A-Za-z0-9_-]{1,128})"')
 # A list of texts or of lists of tokens; a list of tokens is one prompt.
 _SEVERAL_PROMPTS: Final = re.compile(rb'\[\s*[\["]')
+# Longer answers, such as vectors, are not looked through.
+_WALKED: Final = 64 * 1024
+_walk: Final = msgspec.json.Decoder(msgspec.Raw).decode
 _PASSED_WITH_ERRORS: Final = (b"retry-after", b"x-should-retry")
 
 
@@ -89,6 +93,17 @@ def note_birth(call: Call, attempt: Attempt) -> None:
             return
 
 
+def _is_cut(body: bytes) -> bool:
+    """Whether JSON ends too early; any other oddity is between its engine and its client."""
+    try:
+        _walk(body)
+    except msgspec.DecodeError as error:
+        return "truncated" in str(error)
+    except (UnicodeDecodeError, RecursionError):
+        return False
+    return False
+
+
 def wrong_head(attempt: Attempt) -> str | None:
     """Why the head of a unary answer below 400 is none of this route, or None where it can be one."""
     route, head = attempt.call.route, attempt.head
@@ -113,6 +128,8 @@ def no_answer(attempt: Attempt) -> str | None:
     body = held[0] if len(held) == 1 else b"".join(held)
     if body.find(route.expects) < 0:
         return "it lacks what this API answers with"
+    if len(body) <= _WALKED and _is_cut(body):
+        return "its JSON is cut"
     if body.find(b'"finish_reason":"abort"') >= 0:
         return "the engine aborted the request"
     return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tailrace.proxy import answers
 from tailrace.proxy.dialects import Sign
 from tailrace.proxy.fault import FAILURES, INTERNAL, Fault, bad_answer, false_end, timed_out
+from tailrace.proxy.mishap import go_on_without
 from tailrace.proxy.outcome import AttemptEnd
 from tailrace.proxy.owed import SILENCE, USAGE, Owed
 from tailrace.proxy.plugin import Verdict
@@ -194,8 +195,13 @@ class Attempt(Sink):
 
     def _verdict(self, sign: Sign, events: list[Event]) -> Verdict:
         verdict = Verdict.COMMIT if sign is not Sign.NOTHING else Verdict.WAIT
-        for judge in self.call.chain.pipeline.judge:
-            said = judge(self.call, self, events)
+        pipeline = self.call.chain.pipeline
+        for judge in pipeline.judge:
+            try:
+                said = judge(self.call, self, events)
+            except FAILURES as error:
+                go_on_without(self.call, pipeline.owners[judge], "judge", error)
+                continue
             if said is Verdict.NEXT:
                 return said
             if said is Verdict.WAIT:
@@ -252,6 +258,8 @@ class Attempt(Sink):
         if self._finished and quiet > SILENCE:
             self._commit()
             return
-        limit = self.call.chain.timeouts.first_content(self._prompt_bytes)
+        timeouts = self.call.chain.timeouts
+        streams = self.streaming or self.call.stream
+        limit = timeouts.first_content(self._prompt_bytes) if streams else timeouts.unary
         if now - self._sent_at > limit:
-            self._lose(timed_out("first_content", limit))
+            self._lose(timed_out("first_content" if streams else "unary", limit))

@@ -3,26 +3,61 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import zstandard
 from tailrace.proxy.fault import Reject, too_large
 
-MAX_RATIO = 200
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+
+_AT_ONCE = 8 * 1024
+_FREE = 1 << 20
 _WINDOW = 1 << 23
 _PIECE = 512
 
 
-def decode(data: bytes, encoding: bytes, limit: int) -> bytes:
+async def unpack(call: Call) -> None:
+    """Decode a request's body, a large one in a thread; raises Reject as `decode` does."""
+    limits, encoding = call.chain.limits, call.head.folded[b"content-encoding"]
+    bound = Bound(limits.body, limits.expansion)
+    if len(call.raw) <= _AT_ONCE:
+        call.replace(decode(call.raw, encoding, bound))
+    else:
+        call.replace(await call.offload(decode, call.raw, encoding, bound))
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The bytes that a body may have once it is decoded, and how many times what was sent that may be."""
+
+    most: int
+    times: int
+
+    def of(self, size: int) -> int:
+        """The bound of a body of which `size` bytes were sent."""
+        return min(self.most, max(_FREE, size * self.times))
+
+    def passed(self, size: int) -> Reject:
+        """The refusal of a body that is larger."""
+        if self.of(size) == self.most:
+            return too_large(self.most)
+        text = f"The compressed request body is more than {self.times} times as large as what was sent."
+        return Reject(413, "request_too_large", text, kind="bad_request")
+
+
+def decode(data: bytes, encoding: bytes, bound: Bound) -> bytes:
     """A request body decoded once; raises Reject(400) for a broken one, 413 for a bomb, 415 for an unknown coding."""
     match encoding.strip().lower():
         case b"identity" | b"":
             return data
         case b"gzip" | b"x-gzip":
-            return _inflate(data, 31, limit)
+            return _inflate(data, 31, bound)
         case b"deflate":
-            return _inflate(data, 15 if data[:1] == b"\x78" else -15, limit)
+            return _inflate(data, 15 if data[:1] == b"\x78" else -15, bound)
         case b"zstd":
-            return _unzstd(data, limit)
+            return _unzstd(data, bound)
     raise Reject(
         415,
         "unsupported_encoding",
@@ -35,26 +70,22 @@ def _broken() -> Reject:
     return Reject(400, "invalid_request_error", "The compressed request body is damaged.", kind="bad_request")
 
 
-def _bounded(limit: int, size: int) -> int:
-    return min(limit, max(1 << 20, size * MAX_RATIO))
-
-
-def _inflate(data: bytes, window: int, limit: int) -> bytes:
-    bound = _bounded(limit, len(data))
+def _inflate(data: bytes, window: int, limits: Bound) -> bytes:
+    bound = limits.of(len(data))
     inflater = zlib.decompressobj(window)
     try:
         out = inflater.decompress(data, bound + 1)
     except zlib.error:
         raise _broken() from None
     if len(out) > bound:
-        raise too_large(bound)
+        raise limits.passed(len(data))
     if not inflater.eof or inflater.unused_data:
         raise _broken()
     return out
 
 
-def _unzstd(data: bytes, limit: int) -> bytes:
-    bound = _bounded(limit, len(data))
+def _unzstd(data: bytes, limits: Bound) -> bytes:
+    bound = limits.of(len(data))
     out = bytearray()
     inflater = zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompressobj()
     try:
@@ -64,7 +95,7 @@ def _unzstd(data: bytes, limit: int) -> bytes:
                 raise _broken()
             out += inflater.decompress(data[at : at + _PIECE])
             if len(out) > bound:
-                raise too_large(bound)
+                raise limits.passed(len(data))
     except zstandard.ZstdError:
         raise _broken() from None
     if not inflater.eof or inflater.unused_data:

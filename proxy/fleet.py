@@ -13,6 +13,7 @@ from typing import Final
 
 import orjson
 from tailrace.proxy.address import Address
+from tailrace.proxy.headers import via
 from tailrace.proxy.pool import ConnectionPool
 from tailrace.proxy.standing import Standing
 
@@ -54,7 +55,7 @@ class Worker:
 
     def hop(self, lines: bytes) -> None:
         """Set what is said to this worker on every request: its name, its credentials and the hop's own lines."""
-        self.headers = b"host: %b\r\n%b%b" % (self.address.authority, self.credentials, lines)
+        self.headers = b"host: %b\r\n%b%b%b" % (self.address.authority, via(1), self.credentials, lines)
 
     @property
     def eligible(self) -> bool:

@@ -12,7 +12,7 @@ class RequestHead:
 
     `path` is the normalised path that routing, guards and forwarding all use; `query` has no question mark; `target` is
     both again, as a worker gets them, without credentials; `forwarded` are the header lines that cross; `plain_json`
-    says that the body is declared to be JSON in UTF-8 without any coding. A connection's next request with the same
+    says that the body is declared to be JSON in UTF-8 without any coding, `packed` that it has one. A connection's next request with the same
     head shares this object.
     """
 
@@ -22,6 +22,7 @@ class RequestHead:
         "forwarded",
         "headers",
         "method",
+        "packed",
         "path",
         "plain_json",
         "query",
@@ -38,6 +39,7 @@ class RequestHead:
         self.version = version
         self.forwarded = b""
         self.expects_continue = False
+        self.packed = False
         self.plain_json = False
         self._folded: dict[bytes, bytes] | None = None
 
@@ -62,6 +64,7 @@ class RequestHead:
         copy = RequestHead(self.method, self.path, self.query, self.target, self.headers, self.version)
         copy.forwarded = lines
         copy.expects_continue = self.expects_continue
+        copy.packed = self.packed
         copy.plain_json = self.plain_json
         copy._folded = self._folded
         return copy

@@ -65,7 +65,6 @@ _OWN: Final = frozenset(
         b"accept-encoding",
         b"content-encoding",
         b"forwarded",
-        b"via",
         b"x-real-ip",
         b"x-request-id",
         b"true-client-ip",
@@ -75,6 +74,9 @@ _OWN: Final = frozenset(
         b"x-cluster-client-ip",
     }
 )
+OWN_NAME: Final = b"tailrace"
+MOST_HOPS: Final = 8
+"""Edge, gateway and sidecar are three."""
 OWN_PREFIX: Final = b"x-tailrace-"
 _REQUEST_PREFIXES: Final = (OWN_PREFIX, b"x-forwarded-")
 _ANSWER_DROPPED: Final = frozenset(
@@ -116,6 +118,7 @@ CODING: Final = 7
 REQUEST_ID: Final = 8
 BAD: Final = 9
 LOAD: Final = 10
+VIA: Final = 11
 
 _NAMED: Final = {
     b"host": HOST,
@@ -124,6 +127,7 @@ _NAMED: Final = {
     b"connection": CONNECTION,
     b"transfer-encoding": CODING,
     b"x-request-id": REQUEST_ID,
+    b"via": VIA,
 }
 
 request_rules: Final[dict[bytes, int]] = {}
@@ -170,7 +174,7 @@ def answer_rule(name: bytes) -> tuple[int, bytes]:
     elif low == LOAD_HEADER:
         rule = LOAD
     elif (
-        rule in (HOST, EXPECT)
+        rule in (HOST, EXPECT, VIA)
         or (low in HOP_BY_HOP and rule == PASS)
         or low in _ANSWER_DROPPED
         or low.startswith(_ANSWER_PREFIXES)
@@ -195,6 +199,11 @@ def without_named(lines: bytes, connection: bytes) -> bytes:
     return b"".join(
         line for line in lines.splitlines(keepends=True) if line.partition(b":")[0].strip().lower() not in named
     )
+
+
+def via(hops: int) -> bytes:
+    """The header line of so many gateways that a request has passed; what others say of themselves stays here."""
+    return b"via: %b\r\n" % b", ".join([b"1.1 " + OWN_NAME] * hops)
 
 
 def safe_value(text: str, limit: int = 256) -> bytes:

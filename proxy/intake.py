@@ -6,10 +6,9 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
-from tailrace.proxy import coding
 from tailrace.proxy import headers as rules
 from tailrace.proxy.body import JsonBody, invalid
-from tailrace.proxy.fault import Reject, too_large
+from tailrace.proxy.fault import Reject, Whose, too_large
 from tailrace.proxy.head import HeaderList, RequestHead
 from tailrace.proxy.headers import is_secret_parameter, request_rule, request_rules, without_named
 from tailrace.proxy.multipart import Form
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
 
 _PLAIN_PATH: Final = re.compile(r"/[A-Za-z0-9_\-.~/:@!$&'()*+,;=]*\Z")
+_LOOP: Final = "The request came through gateways too many times: the workers of one lead back to it."
 _METHODS: Final = frozenset({"GET", "POST", "OPTIONS", "HEAD", "PUT", "DELETE", "PATCH"})
 
 
@@ -31,7 +31,7 @@ def read_head(method: str, url: bytes, headers: HeaderList, version: str, keep: 
     if query:
         target = target[: -len(query)] + without_credentials(query, keep)
     head = RequestHead(method, path, query, target, headers, version)
-    hosts = codings = 0
+    hosts = codings = passed = 0
     lines = []
     connection = None
     for name, value in headers:
@@ -47,6 +47,8 @@ def read_head(method: str, url: bytes, headers: HeaderList, version: str, keep: 
                 lines.append(b"%b: %b\r\n" % (name, value))
         elif rule == rules.CONNECTION:
             connection = value if connection is None else connection + b"," + value
+        elif rule == rules.VIA:
+            passed += value.count(rules.OWN_NAME)
         elif rule == rules.EXPECT:
             if value.lower() != b"100-continue":
                 raise Reject(417, "expectation_failed", "The only expectation met here is 100-continue.")
@@ -57,12 +59,17 @@ def read_head(method: str, url: bytes, headers: HeaderList, version: str, keep: 
                 raise invalid("The only transfer coding taken here is chunked, once and in HTTP/1.1.")
     if hosts != 1 and (hosts > 1 or version == "1.1"):
         raise invalid("The request must have exactly one Host header.")
+    if passed:
+        if passed >= rules.MOST_HOPS:
+            raise Reject(508, "loop_detected", _LOOP, whose=Whose.GATEWAY)
+        lines.append(rules.via(passed))
     joined = b"".join(lines)
     head.forwarded = joined if connection is None else without_named(joined, connection)
     folded = head.folded
     if len(folded) != len(headers) and any(len(head.all(name)) > 1 for name in _ONCE):
         raise invalid("The request describes its body twice.")
-    head.plain_json = folded.get(b"content-type") in _PLAIN_JSON and b"content-encoding" not in folded
+    head.packed = b"content-encoding" in folded
+    head.plain_json = folded.get(b"content-type") in _PLAIN_JSON and not head.packed
     return head
 
 
@@ -144,13 +151,11 @@ def _name_of(parameter: bytes) -> bytes:
 
 def read_body(call: Call) -> None:
     """Find model and streaming flag in a whole body; raises Reject(400, 413 or 415)."""
-    route, head, limits = call.route, call.head, call.chain.limits
+    route, head = call.route, call.head
     if head.plain_json and route.shape is Shape.JSON:
         read_json(call)
         return
     folded = head.folded
-    if b"content-encoding" in folded:
-        call.replace(coding.decode(call.raw, folded[b"content-encoding"], limits.body))
     if route.shape is Shape.OPAQUE:
         if route.pinned:
             pin(call, head.path.split("/")[3], "response_id")

@@ -16,10 +16,17 @@ class Timeouts:
         default=1.0, help="opening a connection to a worker", why="a dead host must not eat the first-content budget"
     )
     first_content_base: Annotated[Seconds, Above(0)] = setting(
-        default=30.0, help="waiting for the first content, for an empty prompt", why="covers a full queue in the engine"
+        default=30.0,
+        help="waiting for the first content of a stream, for an empty prompt",
+        why="covers a full queue in the engine",
     )
     first_content_per_mib: Seconds = setting(
         default=60.0, help="more waiting per MiB of request body", why="prefill time grows with the prompt"
+    )
+    unary: Annotated[Seconds, Above(0)] = setting(
+        default=600.0,
+        help="an answer that is no stream, from its request to its end",
+        why="an engine says nothing of it before it is whole, and SDKs wait ten minutes",
     )
     gap: Annotated[Seconds, Above(0)] = setting(
         default=60.0, help="silence between two pieces of an answer", why="an engine that hangs on SIGTERM says nothing"
@@ -76,6 +83,9 @@ class Limits:
         default=1 << 30,
         help="all bodies held at once by one process; 503 above",
         why="a burst must not end in the OOM killer",
+    )
+    expansion: Annotated[int, AtLeast(2)] = setting(
+        default=200, help="how many times its size a compressed body above 1 MiB may have", why="text rarely passes 20"
     )
     connections: Annotated[int, AtLeast(1)] = setting(
         default=20000,

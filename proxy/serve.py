@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy.admit import admit
+from tailrace.proxy.coding import unpack
 from tailrace.proxy.errors import answer as error_answer
 from tailrace.proxy.errors import event as error_event
 from tailrace.proxy.fault import FAILURES, INTERNAL, Failed, Fault, Reject, Whose
@@ -38,6 +39,8 @@ async def serve(call: Call) -> None:
             await call.receive()
         local = call.route.local
         if local is None:
+            if call.head.packed:
+                await Apart(unpack(call))
             read_body(call)
         reply = await Apart(admit(call)) if pipeline.on_request else None
         if pipeline.asks:

@@ -55,7 +55,7 @@ MATRIX = {
     **CANARIES,
     **FORGED,
 }
-OWN = ["host", "x-forwarded-for", "x-forwarded-proto", "x-request-id", "accept-encoding", "content-length"]
+OWN = ["host", "via", "x-forwarded-for", "x-forwarded-proto", "x-request-id", "accept-encoding", "content-length"]
 
 
 def test_HDR_11_one_policy_on_every_route():

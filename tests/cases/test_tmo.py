@@ -37,6 +37,7 @@ def test_TMO_01_long_but_healthy_stream_is_not_cut():
     names = [
         "connect",
         "first_content_base",
+        "unary",
         "gap",
         "upstream_idle",
         "idle",
@@ -61,14 +62,15 @@ def test_TMO_01_long_but_healthy_stream_is_not_cut():
 @pytest.mark.parametrize("body_of", [CHAT, STREAM])
 def test_TMO_02_first_content(script, body_of):
     async def body():
-        async with scene(script, more="timeouts: {first_content_base: 0.3}") as s:
+        async with scene(script, more="timeouts: {first_content_base: 0.3, unary: 0.3}") as s:
             answer = await s.ask(body_of)
             if script is comments_only and "stream" not in body_of:
                 assert answer.status in (200, 504)
                 return
             assert answer.status == 504
             assert answer.json()["error"]["code"] == "upstream_timeout"
-            assert "first content" in answer.json()["error"]["message"]
+            kind = "unary" if body_of is CHAT and script is silent else "first content"
+            assert kind in answer.json()["error"]["message"]
             assert (await s.outcome()).ending is Ending.DEADLINE
             await until(lambda: len(s.upstream.closed_at) == 1, "the worker's connection stayed open")
             assert len(s.upstream.requests) == 1, "a slow failure is not tried again by itself"
@@ -82,7 +84,7 @@ def test_TMO_02_hung_worker_stalls_nobody_else():
     async def body():
         async with Upstream(silent) as hung, Upstream(WELL) as well:
             models = f"models: {{hung: {{workers: ['{hung.url}']}}, m: {{workers: ['{well.url}']}}}}"
-            yaml = f"listen: [127.0.0.1:0]\n{models}\ntimeouts: {{first_content_base: 0.5}}\n"
+            yaml = f"listen: [127.0.0.1:0]\n{models}\ntimeouts: {{unary: 0.5}}\n"
             async with gateway(yaml) as process:
                 clients = [await RawClient.connect(process.doors[0].shown) for _ in range(100)]
                 for client in clients:
@@ -226,7 +228,7 @@ def test_TMO_08_slow_failure_moves_only_where_a_policy_says_so():
         async with scene(
             silent,
             WELL,
-            more="timeouts: {first_content_base: 0.3, first_content_per_mib: 0}",
+            more="timeouts: {unary: 0.3}",
             plugins="[cases.policies:MoveOn, cases.witness:Witness]",
         ) as s:
             client = await s.begin({**CHAT, "messages": [{"role": "user", "content": "x" * 100_000}]})
@@ -241,13 +243,25 @@ def test_TMO_08_slow_failure_moves_only_where_a_policy_says_so():
 def test_TMO_08_prompt_size_widens_the_limit():
     async def slow(conn, request):
         await asyncio.sleep(0.6)
-        await conn.send(WELL)
+        await conn.send(sse_answer(stream_of(["b"])))
 
     async def body():
         limits = "timeouts: {first_content_base: 0.2, first_content_per_mib: 10}"
         async with scene(slow, more=limits) as s:
-            assert (await s.ask(CHAT)).status == 504
-            assert (await s.ask({**CHAT, "messages": [{"role": "user", "content": "x" * 200_000}]})).status == 200
+            assert (await s.ask(STREAM)).status == 504
+            assert (await s.ask({**STREAM, "messages": [{"role": "user", "content": "x" * 200_000}]})).status == 200
+
+    run(body())
+
+
+def test_TMO_08_an_answer_that_is_no_stream_may_take_longer_than_the_first_content_of_one():
+    async def slow(conn, request):
+        await asyncio.sleep(0.8)
+        await conn.send(WELL)
+
+    async def body():
+        async with scene(slow, more="timeouts: {first_content_base: 0.2}") as s:
+            assert (await s.ask(CHAT)).status == 200
 
     run(body())
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import openai
+import orjson
 import pytest
 from fakes import capture, chat_answer, chat_chunk, chunked, json_answer, run, sse_answer, sse_head
 from tailrace.proxy.outcome import AttemptEnd, Ending
+from tailrace.proxy.testing import answer as scripted_answer
 
 from cases.scene import (
     CHAT,
@@ -154,6 +156,32 @@ def test_UPD_05_short_json_body(how, declared, rst):
             assert answer.json()["error"]["code"] == "upstream_lost"
             assert (await s.outcome()).ending is Ending.FAILED
             assert len(s.upstream.requests) == 1
+
+    run(body())
+
+
+ODD = orjson.dumps(chat_answer("hello"))[:-1]
+
+
+@pytest.mark.parametrize("cut", [ODD, ODD[:-1], ODD[:-40], ODD[:200]])
+def test_UPD_05_json_that_its_engine_did_not_finish(cut):
+    """The framing says that it is whole."""
+
+    async def body():
+        async with scene(scripted_answer(200, cut)) as s:
+            got = await s.ask(CHAT)
+            assert got.status == 502
+            assert "its JSON is cut" in got.json()["error"]["message"]
+
+    run(body())
+
+
+@pytest.mark.parametrize("odd", [ODD + b"} \r\n", ODD + b',"x":NaN}', ODD + b"}}", ODD + b',"x":"\xff"}'])
+def test_UPD_05_json_that_is_odd_but_no_shorter_reaches_its_client(odd):
+    async def body():
+        async with scene(scripted_answer(200, odd)) as s:
+            got = await s.ask(CHAT)
+            assert (got.status, got.body) == (200, odd)
 
     run(body())
 

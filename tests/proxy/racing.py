@@ -160,7 +160,7 @@ class Course:
         self.recorder = Recorder()
         chain = SimpleNamespace(
             pipeline=Pipeline.of([Link(plugin, "test") for plugin in (*plugins, self.recorder, InOrder())]),
-            timeouts=SimpleNamespace(first_content=lambda size: 10.0),
+            timeouts=SimpleNamespace(first_content=lambda size: 10.0, unary=600.0),
             hold_unary=1 << 20,
             models=SimpleNamespace(resolve=lambda name: None),
         )
@@ -169,6 +169,7 @@ class Course:
             chain=chain,
             entry=Entry(self.workers),
             model="m",
+            stream=True,
             pinned=None,
             head=SimpleNamespace(method="POST"),
             body=object(),
