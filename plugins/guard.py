@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -62,6 +62,14 @@ class Config:
     max_choices: Annotated[int, AtLeast(1)] | None = setting(
         default=None, help="the most that `n` and `best_of` may be", why="each choice is an answer of its own"
     )
+
+    def remark(self, models: Collection[str]) -> Iterator[str]:
+        """Names that nobody can ask for as things stand; an adapter that workers list may have one later."""
+        for name in self.models or ():
+            if not any(fnmatchcase(model, _pattern(name)) for model in models):
+                yield f"guard allows '{name}', which no name under `models` matches: only an adapter can be meant"
+        if self.models is not None and not self.models:
+            yield "guard allows no model at all"
 
 
 _Config = Config  # inside the class the name means its attribute

@@ -9,6 +9,7 @@ that are passed through are left alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -36,6 +37,8 @@ _TAPS: dict[str, type[Redaction]] = {
     "responses": Responses,
 }
 
+_FIELD = re.compile(r"\{[^{}]*\}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
@@ -58,6 +61,9 @@ class Config:
         """Faults of the expressions."""
         if not self.patterns and not self.own:
             yield "there is nothing to replace: give `patterns` or `own`"
+        for field in _FIELD.findall(self.replacement):
+            if field != "{name}":
+                yield At(f"{field} stands for nothing: {{name}} is the one that is replaced", "replacement")
         for name, pattern in self.own.items():
             if name in BUILT_IN:
                 yield At(f"'{name}' is the name of a built-in pattern", "own", name)

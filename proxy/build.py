@@ -16,7 +16,7 @@ from tailrace.proxy.limits import Timeouts
 from tailrace.proxy.pipeline import Pipeline
 from tailrace.proxy.pool import ConnectionPool, PoolLimits
 from tailrace.proxy.replies import list_models, not_found, options, show_model, unsupported
-from tailrace.proxy.routes import INFERENCE, UNSUPPORTED, Route, RouteTable, Shape
+from tailrace.proxy.routes import INFERENCE, MODELS, UNSUPPORTED, Route, RouteTable, Shape
 from tailrace.proxy.settings import ClientTls, Gateway, ModelSettings, PoolSettings, Relay
 from tailrace.proxy.sweep import Sweep
 from tailrace.proxy.tls import ClientContext
@@ -157,11 +157,13 @@ def chain_of(
 def route_table(settings: Relay, pools: Mapping[str, Pool]) -> RouteTable:
     """The paths of the data port."""
     table = RouteTable((*INFERENCE, *HEALTH), not_found, options)
-    table.add(Route("/v1/models", "models", "GET", Shape.OPAQUE, local=list_models), options)
-    table.add(Route("/v1/models/*", "models", "GET", Shape.OPAQUE, local=show_model), options)
+    for path, answer in zip(MODELS, (list_models, show_model), strict=True):
+        table.add(Route(path, "models", "GET", Shape.OPAQUE, local=answer), options)
+    # Somebody else behind a pool may well serve them.
+    passed = {route.path for route in settings.routes}
     for path, what in UNSUPPORTED:
         refuse = unsupported(what)
-        for form in (path, path + "/*"):
+        for form in {path, path + "/*"} - passed:
             anthropic = path.startswith("/v1/messages")
             table.add(Route(form, "unsupported", "*", Shape.OPAQUE, local=refuse, anthropic=anthropic), options)
     for route in settings.routes:

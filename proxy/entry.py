@@ -16,7 +16,7 @@ from tailrace.proxy.config.setting import is_required
 from tailrace.proxy.config.shape import BAD
 from tailrace.proxy.config.shapes import record_of, shape_of
 from tailrace.proxy.pipeline import ChainError, Link
-from tailrace.proxy.plugin import AnyPlugin, Key
+from tailrace.proxy.plugin import AnyPlugin, Key, Plugin
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
@@ -85,7 +85,11 @@ class PluginEntry:
             if key is not plugins[0][0]:
                 flaws.add(key, _unknown(key.text))
         key, value = plugins[0]
-        return cls._build(key, key.text, value, terms, flaws)
+        entry = cls._build(key, key.text, value, terms, flaws)
+        weight = node.pair("weight")
+        if weight is not None and entry is not None and entry.plugin.score_workers is Plugin.score_workers:
+            flaws.add(weight[0], f"plugin '{key.text}' scores no workers: there is nothing that a weight could weigh")
+        return entry
 
     @classmethod
     def _build(cls, node: Node, name: str, value: Node | None, terms: Terms, flaws: Flaws) -> PluginEntry | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
-from tailrace.proxy.config import Above, AtLeast, Seconds, Size, setting
+from tailrace.proxy.config import Above, At, AtLeast, Seconds, Size, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +98,8 @@ class Limits:
         help="client connections from one address that is no trusted proxy; 0 is off",
         why="a whole company may come from one address",
     )
+
+    def check(self) -> Iterable[At]:
+        """A body that could never be held."""
+        if self.body > self.body_memory:
+            yield At("a body of this size would not fit into `body_memory`, which all bodies share", "body")

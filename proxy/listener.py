@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from tailrace.proxy.address import Address
 from tailrace.proxy.config import At, setting
 from tailrace.proxy.pem import authority_faults, pair_faults
 
@@ -80,6 +81,24 @@ def clashes(one: str, other: str) -> bool:
     return ip.version == other_ip.version and (ip == other_ip or ip.is_unspecified or other_ip.is_unspecified)
 
 
+def leads_to(url: str, listening: str) -> bool:
+    """Whether a worker's URL is a listening address, as far as can be told without asking anybody."""
+    try:
+        address, (host, port) = Address.parse(url), split_listen(listening)
+    except ValueError:
+        return False
+    if address.unix or port < 0:
+        return address.unix == host
+    if address.port != port:
+        return False
+    try:
+        there = ipaddress.ip_address("127.0.0.1" if address.host == "localhost" else address.host)
+    except ValueError:
+        return False
+    here = ipaddress.ip_address(host)
+    return there == here or (there.version == here.version and here.is_unspecified and there.is_loopback)
+
+
 def split_listen(address: str) -> tuple[str, int]:
     """Host and port of a listening address, ("/path", -1) for a Unix socket; raises ValueError."""
     if address.startswith("unix:"):
@@ -87,9 +106,13 @@ def split_listen(address: str) -> tuple[str, int]:
         if not path.startswith("/"):
             raise ValueError(f"'{address}': a Unix socket is written unix:/absolute/path")
         return path, -1
+    if address.startswith(("http:", "https:")):
+        raise ValueError(f"'{address}': no scheme stands here, just HOST:PORT; `tls` beside it makes it HTTPS")
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
+    if not colon or not (port.isascii() and port.isdigit()):
         raise ValueError(f"'{address}': expected HOST:PORT, such as 127.0.0.1:8080 or [::]:8080")
+    if len(port) > 5 or int(port) > 65535:
+        raise ValueError(f"'{address}': a port is at most 65535")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:

@@ -75,6 +75,9 @@ INFERENCE: Final[tuple[Route, ...]] = (
     _post("/v1/audio/translations", "translations", dialects.CHAT, shape=Shape.MULTIPART, **_AUDIO),
 )
 
+MODELS: Final = ("/v1/models", "/v1/models/*")
+"""The list of the models, and each of them."""
+
 NAMES: Final[tuple[str, ...]] = (
     *dict.fromkeys(route.name for route in INFERENCE),
     "models",
@@ -84,13 +87,16 @@ NAMES: Final[tuple[str, ...]] = (
 )
 """The names that the route of a call can have, for conditions on calls."""
 
-# Known to OpenAI clients, but state that a gateway without storage cannot keep.
+# Known to OpenAI clients, but state that a gateway without storage cannot keep, or nothing that vLLM does.
 UNSUPPORTED: Final[tuple[tuple[str, str], ...]] = (
     ("/v1/files", "files"),
     ("/v1/uploads", "uploads"),
     ("/v1/batches", "batches"),
     ("/v1/messages/batches", "batches"),
     ("/v1/realtime", "realtime sessions"),
+    ("/v1/images", "images"),
+    ("/v1/audio/speech", "speech"),
+    ("/v1/moderations", "moderations"),
     ("/v1/fine_tuning", "fine-tuning jobs"),
     ("/v1/assistants", "assistants"),
     ("/v1/threads", "threads"),

@@ -10,13 +10,29 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tailrace.proxy.address import Address, AddressError
-from tailrace.proxy.config import Above, At, AtLeast, AtMost, NotEmpty, OrAlone, Seconds, Secret, Size, setting
+from tailrace.proxy.config import (
+    Above,
+    At,
+    AtLeast,
+    AtMost,
+    NotEmpty,
+    OrAlone,
+    Seconds,
+    SecondsOrOff,
+    Secret,
+    Size,
+    setting,
+)
 from tailrace.proxy.entry import PluginEntry
+from tailrace.proxy.headers import CREDENTIAL, PASS, request_rule
 from tailrace.proxy.hop import SHORTEST
 from tailrace.proxy.limits import Limits, Timeouts
-from tailrace.proxy.listener import Listener, clashes, folder_faults, split_listen
+from tailrace.proxy.listener import Listener, clashes, folder_faults, leads_to, split_listen
+from tailrace.proxy.pass_through import PassThrough, twice
 from tailrace.proxy.pem import authority_faults, pair_faults
 from tailrace.proxy.routes import NAMES
+
+_OTHER_WORDS_FOR_OFF = ("false", "False", "no", "none", "0", "disabled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +78,12 @@ class ModelSettings:
 
     pool: str | None = setting(default=None, help="a name under `pools`")
     workers: tuple[str, ...] = setting(default=(), help="or the workers themselves")
-    served_as: str | None = setting(default=None, key="as", help="the name the workers know the model by")
-    lora: str | None = setting(default=None, help="an adapter of that model; only workers that list it are asked")
+    served_as: Annotated[str, NotEmpty()] | None = setting(
+        default=None, key="as", help="the name the workers know the model by"
+    )
+    lora: Annotated[str, NotEmpty()] | None = setting(
+        default=None, help="an adapter of that model; only workers that list it are asked"
+    )
     rename: bool = setting(default=False, help="answers carry the client's name in place of the workers'")
 
     def check(self) -> Iterable[str | At]:
@@ -71,20 +91,6 @@ class ModelSettings:
         if (self.pool is None) == (not self.workers):
             yield "give either `pool` (a name under `pools`) or `workers` (a list of URLs)"
         yield from worker_faults(self.workers)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassThrough:
-    """A further path that is forwarded as it is; a path ending in * takes everything below."""
-
-    path: str = setting(help="/path or /path/*")
-    pool: str = setting(help="a name under `pools`")
-    methods: tuple[str, ...] = setting(default=("POST",), help="methods that are forwarded")
-
-    def check(self) -> Iterable[At]:
-        """Faults of the path."""
-        if not self.path.startswith("/") or "*" in self.path[:-1]:
-            yield At(f"'{self.path}': expected /path or /path/*", "path")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +118,9 @@ class Admin:
     def check(self) -> Iterable[At]:
         """An admin port that others can reach needs a token."""
         if self.address == "off":
+            return
+        if self.address in _OTHER_WORDS_FOR_OFF:
+            yield At(f"'{self.address}': write `off` for no admin port", "address")
             return
         try:
             host, _ = split_listen(self.address)
@@ -141,7 +150,7 @@ class Relay:
     plugins: tuple[PluginEntry, ...] = setting(default=(), help="the chain, in order")
     timeouts: Timeouts = setting(default_factory=Timeouts, help="every wait has a limit")
     limits: Limits = setting(default_factory=Limits, help="bounds on what clients may send")
-    heartbeat: Seconds = setting(
+    heartbeat: SecondsOrOff = setting(
         default=3.0, help="silence before a stream gets a comment; 0 is off", why="balancers cut silent connections"
     )
     admin: Admin = setting(default_factory=Admin, help="the admin port")
@@ -182,6 +191,17 @@ class Relay:
                 "hop_key",
             )
 
+    def check_forwarded(self) -> Iterable[At]:
+        """Headers that never go on, whoever wants it."""
+        for number, name in enumerate(self.forward_headers):
+            if request_rule(name.encode(errors="replace")) not in (CREDENTIAL, PASS):
+                text = f"'{name}' is about one connection, or the relay's own to say: it cannot be forwarded"
+                yield At(text, "forward_headers", number)
+
+    def check_routes_twice(self) -> Iterable[At]:
+        """Further paths that would never be reached."""
+        yield from twice(self.routes)
+
     def check_conditions(self) -> Iterable[At]:
         """Routes that no call can have."""
         for number, entry in enumerate(self.plugins):
@@ -195,10 +215,12 @@ class Gateway(Relay):
     """A gateway's file."""
 
     role: Literal["gateway"] = setting(default="gateway", help="what this process is")
-    models: Annotated[dict[str, ModelSettings], NotEmpty()] = setting(help="model names that clients may use")
+    models: Annotated[dict[Annotated[str, NotEmpty()], ModelSettings], NotEmpty()] = setting(
+        help="model names that clients may use"
+    )
     pools: dict[str, PoolSettings] = setting(default_factory=dict, help="named groups of workers")
     default_model: str | None = setting(default=None, help="for requests that name none")
-    stale: Annotated[Seconds, Above(0)] = setting(
+    stale: Annotated[Seconds, Above(0.5)] = setting(
         default=2.0, help="a worker's load that is older than this is unknown", why="sidecars say it every half second"
     )
 
@@ -219,6 +241,15 @@ class Gateway(Relay):
             if route.pool not in self.pools:
                 text = f"there is no pool '{route.pool}' for {route.path}; pools: {_listed(self.pools)}"
                 yield At(text, "routes", number, "pool")
+
+    def check_loops(self) -> Iterable[At]:
+        """Workers that are this very gateway: it would send a request to itself until no descriptor is left."""
+        named = [("pools", name, pool.workers) for name, pool in self.pools.items()]
+        named += [("models", name, model.workers) for name, model in self.models.items()]
+        for key, name, urls in named:
+            for number, url in enumerate(urls):
+                if any(leads_to(url, listener.address) for listener in self.listen):
+                    yield At(f"'{url}' is this gateway's own listener", key, name, "workers", number)
 
     def check_models_of_conditions(self) -> Iterable[At]:
         """Models that no call can name."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tailrace.proxy.config import Above, At, AtLeast, Seconds, setting
-from tailrace.proxy.listener import split_listen
+from tailrace.proxy.config import Above, At, AtLeast, Seconds, SecondsOrOff, setting
+from tailrace.proxy.listener import leads_to, split_listen
 from tailrace.proxy.routes import INFERENCE
 from tailrace.proxy.settings import Relay
 from tailrace.worker.engine.settings import EngineSettings
@@ -33,7 +33,7 @@ class Worker(Relay):
         default=10.0, help="how long a call may wait for its turn", why="another replica may still be in time"
     )
     blocked: tuple[str, ...] = setting(default=(), help="inference paths that are not served, such as /tokenize")
-    heartbeat: Seconds = setting(
+    heartbeat: SecondsOrOff = setting(
         default=0.0,
         help="silence before a stream gets a comment; 0 is off",
         why="the gateway sends heartbeats; here they would hide a silent engine from it and cost errors their status",
@@ -43,6 +43,12 @@ class Worker(Relay):
         """A sidecar is one process."""
         if self.processes != 1:
             yield At("a sidecar is one process, which alone knows what its engine has to do; leave it out", "processes")
+
+    def check_loop(self) -> Iterable[At]:
+        """An engine that is this very sidecar."""
+        url = self.engine.url
+        if url is not None and any(leads_to(url, listener.address) for listener in self.listen):
+            yield At(f"'{url}' is this sidecar's own listener", "engine", "url")
 
     def check_hop_key(self) -> Iterable[At]:
         """Whoever can be reached by others needs a key."""
@@ -57,7 +63,8 @@ class Worker(Relay):
         known = [route.path for route in INFERENCE]
         for number, path in enumerate(self.blocked):
             if path not in known:
-                yield At(f"'{path}' is not served anyway; paths: {', '.join(known)}", "blocked", number)
+                hint = f"write /{path}" if f"/{path}" in known else f"paths: {', '.join(known)}"
+                yield At(f"'{path}' is not served anyway; {hint}", "blocked", number)
         for number, route in enumerate(self.routes):
             if route.pool != ENGINE:
                 text = f"the pool of {route.path} is '{ENGINE}', a sidecar has no other"

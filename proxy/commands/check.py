@@ -14,6 +14,7 @@ from tailrace.proxy.config.secret import shown
 from tailrace.proxy.config.shapes import record_of
 from tailrace.proxy.configuration import Configuration, load
 from tailrace.proxy.entry import PluginEntry, chain_links
+from tailrace.proxy.notes import notes
 from tailrace.proxy.pipeline import Pipeline
 from tailrace.proxy.settings import Gateway, Relay
 
@@ -60,6 +61,11 @@ def summary(configuration: Configuration) -> Iterator[str]:
         yield from _models(settings)
     else:
         yield from _rest(settings)
+    told = list(notes(settings))
+    if told:
+        yield "worth knowing"
+    for note in told:
+        yield f"  {note}"
 
 
 def _chain(settings: Relay) -> Iterator[str]:

@@ -26,7 +26,7 @@ from tailrace.proxy.config.secret import MASK, Hidden, Secret
 from tailrace.proxy.config.setting import setting
 from tailrace.proxy.config.simple import Covered
 from tailrace.proxy.config.source import Source, parse, read, text_of
-from tailrace.proxy.config.units import Seconds, Size
+from tailrace.proxy.config.units import Seconds, SecondsOrOff, Size
 
 __all__ = [
     "MASK",
@@ -47,6 +47,7 @@ __all__ = [
     "Parsed",
     "Port",
     "Seconds",
+    "SecondsOrOff",
     "Secret",
     "Share",
     "Size",

@@ -180,6 +180,8 @@ class Node:
             return "nothing"
         if not isinstance(value, str):
             return self.written
+        if not value:
+            return "empty text"
         if self.quoted and not isinstance(typed(value), str):
             return f"the text {quote(value)} (unquoted it would be something else)"
         return quote(value)

@@ -184,9 +184,13 @@ class Choice(Shape):
     def decode(self, node: Node, flaws: Flaws) -> Any:
         if self.fits(node):
             return self._by_text[node.text]
-        if node.text and not node.inserted and (near := difflib.get_close_matches(node.text[:80], self._by_text, 1)):
-            return self.wrong(node, flaws, f", did you mean {name(near[0])}?")
-        return self.wrong(node, flaws)
+        near = [] if node.inserted or node.kind != "scalar" else self._near(node.text[:80])
+        return self.wrong(node, flaws, f", did you mean {name(near[0])}?" if near else "")
+
+    def _near(self, text: str) -> list[str]:
+        return [known for known in self._by_text if known.lower() == text.lower()] or difflib.get_close_matches(
+            text, self._by_text, 1
+        )
 
     def fits(self, node: Node) -> bool:
         return node.kind == "scalar" and not node.broken and node.text in self._by_text

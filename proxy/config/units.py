@@ -63,7 +63,14 @@ class Duration(Unit):
 
     words = 'a duration such as 5, "250ms", "5s", "2m" or "1h"'
 
+    def __init__(self, *, off: bool = False) -> None:
+        self._off = off
+        if off:
+            self.words += ", or off"
+
     def read(self, text: str) -> float | None:
+        if self._off and text == "off":
+            return 0.0
         if not _DURATION.fullmatch(text):
             return None
         parts = (Decimal(number) * _MILLISECONDS[unit] for number, unit in _DURATION_PART.findall(text))
@@ -82,7 +89,8 @@ class Duration(Unit):
         return int(value) if value == int(value) < 1e15 else value
 
     def schema(self, definitions: Definitions) -> Json:
-        return {"type": ["number", "string"], "minimum": 0, "pattern": f"^(?:{_ONE_DURATION})+$|{INTERPOLATED}"}
+        pattern = f"^(?:{_ONE_DURATION})+${'|^off$' if self._off else ''}|{INTERPOLATED}"
+        return {"type": ["number", "string"], "minimum": 0, "pattern": pattern}
 
 
 @final
@@ -115,5 +123,7 @@ class Bytes(Unit):
 
 Seconds: TypeAlias = Annotated[float, Duration()]
 """A duration field."""
+SecondsOrOff: TypeAlias = Annotated[float, Duration(off=True)]
+"""A duration field in which 0 switches something off, and may be written `off`."""
 Size: TypeAlias = Annotated[int, Bytes()]
 """A number-of-bytes field."""

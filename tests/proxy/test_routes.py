@@ -53,6 +53,9 @@ def test_configured_paths_are_passed_through(method: str, path: str) -> None:
         ("POST", "/v1/messages/batches", 501, None),
         ("GET", "/v1/messages/batches/msgbatch_1/results", 501, None),
         ("GET", "/v1/realtime", 501, "not_supported"),
+        ("POST", "/v1/images", 501, "not_supported"),
+        ("POST", "/v1/audio/speech", 501, "not_supported"),
+        ("POST", "/v1/moderations", 501, "not_supported"),
         ("GET", "/v1/models/unheard-of", 404, "model_not_found"),
     ],
 )

@@ -23,9 +23,9 @@ def find_vllm(executable: str, environ: Mapping[str, str]) -> str:
     search = os.pathsep.join([environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
     found = shutil.which(executable, path=search)
     if found is None and executable == "vllm":
-        raise EngineError("vllm is not installed here: `pip install 'tailrace[vllm]'`, or set `executable`")
+        raise EngineError("vllm is not installed here: `pip install vllm` beside tailrace, or set `executable`")
     if found is None:
-        raise EngineError(f"there is no program {executable!r} here (`pip install 'tailrace[vllm]'` brings vllm)")
+        raise EngineError(f"there is no program {executable!r} here (`pip install vllm` brings vllm)")
     return found
 
 

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from tailrace.proxy.config import Above, At, AtLeast, NotEmpty, Seconds, Secret, setting
+from tailrace.proxy.config import Above, At, AtLeast, AtMost, NotEmpty, Seconds, Secret, setting
 from tailrace.worker.engine.arguments import UNIX_PATH_BYTES, EngineError, find_vllm, listen
 from tailrace.worker.sim.settings import SimSettings
 
 Kind = Literal["auto", "chat", "completions", "embeddings", "off"]
 Pause = Annotated[Seconds, Above(0)]
 Count = Annotated[int, AtLeast(1)]
+LARGEST_PID = 1 << 22
+"""What Linux numbers processes up to, on machines of 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +138,7 @@ class EngineSettings:
     vllm: VllmSettings | None = setting(default=None, help="a vLLM to launch")
     sim: SimSettings | None = setting(default=None, help="a simulated engine to launch")
     url: str | None = setting(default=None, help="http://host:port or unix:/path of an engine that somebody else runs")
-    pid: Count | None = setting(
+    pid: Annotated[int, AtLeast(1), AtMost(LARGEST_PID)] | None = setting(
         default=None, help="that engine's process on this host, so that its end is seen at once"
     )
     pid_file: Path | None = setting(
@@ -155,6 +157,8 @@ class EngineSettings:
             yield At(fault, "url")
         if self.url is None and (self.pid is not None or self.pid_file is not None):
             yield At("`pid` and `pid_file` go with `url`", "pid" if self.pid is not None else "pid_file")
+        if self.url is None and self.api_key is not None:
+            yield At("`api_key` goes with `url`; a launched engine's key is in its args or env", "api_key")
         if self.pid is not None and self.pid_file is not None:
             yield At("give `pid` or `pid_file`, not both", "pid")
         for number, injected in enumerate(self.sim.faults if self.sim is not None else ()):

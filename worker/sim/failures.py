@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from random import Random
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from tailrace.proxy.config import setting
+from tailrace.proxy.config import Above, AtLeast, AtMost, Share, setting
 
 Kind = Literal[
     "engine_killed", "server_killed", "sigterm", "queue_full", "rate_limited", "error", "hang", "stall", "cut",
     "half_event", "garbage_event", "slow", "unhealthy",
 ]  # fmt: skip
+
+Amount = Annotated[float, AtLeast(0)]
+Count = Annotated[int, AtLeast(0)]
 
 AT_ONCE = ("queue_full", "rate_limited", "error", "hang")
 """Faults that strike when the request arrives."""
@@ -37,19 +40,19 @@ class Fault:
     """
 
     fail: Kind = setting(help="which failure")
-    after_tokens: int | None = setting(default=None, help="strike when so many tokens of an answer are out")
+    after_tokens: Count | None = setting(default=None, help="strike when so many tokens of an answer are out")
     """Strike when so many tokens of an answer are out. Without it `engine_killed`, `server_killed` and `sigterm`
     strike at once; the others before the first token."""
-    count: int | None = setting(default=None, help="how many requests are struck; all if not given")
+    count: Count | None = setting(default=None, help="how many requests are struck; all if not given")
     route: str = setting(default="", help="only requests whose path starts so")
-    share: float = setting(default=1.0, help="part of the matching requests that is struck, drawn by chance")
+    share: Share = setting(default=1.0, help="part of the matching requests that is struck, drawn by chance")
     rst: bool = setting(default=False, help="end connections with a reset")
-    status: int = setting(default=500, help="of the fail `error`")
+    status: Annotated[int, AtLeast(400), AtMost(599)] = setting(default=500, help="of the fail `error`")
     message: str = setting(default="Injected failure", help="of the fail `error`")
-    retry_after: float = setting(default=1.0, help="seconds in the answer of `rate_limited`")
-    factor: float = setting(default=10.0, help="how many times as long all takes with `slow`")
-    shutdown_timeout: float = setting(default=0.0, help="seconds for which `sigterm` drains; 0 hangs open streams")
-    exit_after_s: float | None = setting(
+    retry_after: Amount = setting(default=1.0, help="seconds in the answer of `rate_limited`")
+    factor: Annotated[float, Above(0)] = setting(default=10.0, help="how many times as long all takes with `slow`")
+    shutdown_timeout: Amount = setting(default=0.0, help="seconds for which `sigterm` drains; 0 hangs open streams")
+    exit_after_s: Amount | None = setting(
         default=None, help="after `engine_killed`: seconds until the whole server is gone"
     )
 

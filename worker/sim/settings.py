@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tailrace.proxy.config import Covered, setting
-from tailrace.worker.sim.failures import Fault
+from tailrace.proxy.config import AtLeast, Covered, Port, setting
+from tailrace.worker.sim.failures import Amount, Count, Fault
+
+AtLeastOne = Annotated[int, AtLeast(1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +28,7 @@ class SimSettings:
     """
 
     host: str = setting(default="127.0.0.1", help="address of the TCP port")
-    port: int | None = setting(default=0, help="0: any free one; in a worker's file a Unix socket is used instead")
+    port: Port | None = setting(default=0, help="0: any free one; in a worker's file a Unix socket is used instead")
     uds: str | None = setting(default=None, help="path of a Unix socket to listen on")
 
     model: str = setting(default="sim", help="shown as the model's root, and its name where none is given")
@@ -38,23 +40,23 @@ class SimSettings:
         default="any", help="which routes there are: those of one kind of model, or all"
     )
     """A real engine serves one kind of model; `any` has the routes of both."""
-    max_model_len: int = setting(default=2048, help="most tokens of prompt and answer together")
+    max_model_len: AtLeastOne = setting(default=2048, help="most tokens of prompt and answer together")
     api_keys: tuple[Annotated[str, Covered()], ...] = setting(default=(), help="one of these is needed on /v1")
-    embedding_dim: int = setting(default=384, help="length of an embedding")
+    embedding_dim: AtLeastOne = setting(default=384, help="length of an embedding")
 
-    ttft_ms: float = setting(default=20.0, help="from the end of the prefill to the first token")
-    ttft_jitter: float = setting(default=0.0, help="sigma of the log-normal factor on it")
-    prefill_tokens_per_s: float = setting(default=20_000.0, help="shared by all requests; 0 makes prefill free")
+    ttft_ms: Amount = setting(default=20.0, help="from the end of the prefill to the first token")
+    ttft_jitter: Amount = setting(default=0.0, help="sigma of the log-normal factor on it")
+    prefill_tokens_per_s: Amount = setting(default=20_000.0, help="shared by all requests; 0 makes prefill free")
     """Shared by all requests, as on a GPU; 0 makes prefill free. Cached blocks cost nothing."""
-    itl_ms: float = setting(default=10.0, help="between two tokens; 0: as fast as possible")
-    answer_tokens: int = setting(default=128, help="mean length of a chat answer; 0: no end")
+    itl_ms: Amount = setting(default=10.0, help="between two tokens; 0: as fast as possible")
+    answer_tokens: Count = setting(default=128, help="mean length of a chat answer; 0: no end")
     """Chat answers end by themselves after half to one and a half times this many tokens; 0: never."""
 
-    max_num_seqs: int = setting(default=256, help="requests that run at once")
-    max_num_queued_reqs: int | None = setting(default=None, help="running and waiting together; more get a 503")
+    max_num_seqs: AtLeastOne = setting(default=256, help="requests that run at once")
+    max_num_queued_reqs: AtLeastOne | None = setting(default=None, help="running and waiting together; more get a 503")
     scheduling_policy: Literal["fcfs", "priority"] = setting(default="fcfs", help="order of the waiting ones")
-    block_size: int = setting(default=32, help="tokens of a cache block")
-    num_gpu_blocks: int = setting(default=4096, help="blocks of the prefix cache")
+    block_size: AtLeastOne = setting(default=32, help="tokens of a cache block")
+    num_gpu_blocks: AtLeastOne = setting(default=4096, help="blocks of the prefix cache")
     seed: int | None = setting(default=None, help="of all that is drawn by chance")
 
     enable_request_id_headers: bool = setting(default=True, help="x-request-id on every answer")
@@ -62,12 +64,12 @@ class SimSettings:
     enable_per_request_metrics: bool = setting(default=True, help="a metrics object in answers")
     enable_server_load_tracking: bool = setting(default=True, help="/load counts")
 
-    shutdown_timeout: float = setting(
+    shutdown_timeout: Amount = setting(
         default=0.0, help="what SIGTERM does: 0 hangs open streams, more drains them for so many seconds"
     )
-    keep_alive_s: float = setting(default=5.0, help="idle connections are closed after so many seconds")
+    keep_alive_s: Amount = setting(default=5.0, help="idle connections are closed after so many seconds")
     faults: tuple[Fault, ...] = setting(default=(), help="failures that are armed from the start")
-    keep_requests: int = setting(default=0, help="last requests held for tests")
+    keep_requests: Count = setting(default=0, help="last requests held for tests")
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -121,11 +121,11 @@ def test_addresses_that_go_together(tmp_path: Path) -> None:
 def test_an_engine_that_is_not_installed(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert told(WORKER + "engine:\n  vllm:\n    model: org/m\n") == [
-        "5: engine.vllm.model: vllm is not installed here: `pip install 'tailrace[vllm]'`, or set `executable`"
+        "5: engine.vllm.model: vllm is not installed here: `pip install vllm` beside tailrace, or set `executable`"
     ]
     assert told(WORKER + "engine:\n  vllm:\n    model: ./none\n    executable: vlm\n") == [
         "5: engine.vllm.model: there is no folder ./none",
-        "6: engine.vllm.executable: there is no program 'vlm' here (`pip install 'tailrace[vllm]'` brings vllm)",
+        "6: engine.vllm.executable: there is no program 'vlm' here (`pip install vllm` brings vllm)",
     ]
 
 

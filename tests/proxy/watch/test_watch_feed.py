@@ -57,7 +57,7 @@ def test_who_says_that_it_takes_no_calls_gets_none_at_once(told: dict[str, bool]
 def test_a_silent_feed_makes_the_load_unknown_and_is_read_anew():
     async def body():
         async with Upstream(feeding(state(running=3))) as upstream:
-            async with watching(upstream.url, more="stale: 0.1") as process:
+            async with watching(upstream.url, more="stale: 0.6") as process:
                 worker = worker_of(process)
                 await until(lambda: worker.standing.running == 3)
                 await until(lambda: worker.standing.running is None)

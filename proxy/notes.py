@@ -1,0 +1,27 @@
+"""What an operator may want to know of a configuration although nothing is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tailrace.proxy.blame import own_failure
+from tailrace.proxy.build import all_pools
+from tailrace.proxy.plugin import Plugin
+from tailrace.proxy.settings import Gateway, Relay
+
+
+def notes(settings: Relay) -> Iterator[str]:
+    """One line each."""
+    if not isinstance(settings, Gateway):
+        return
+    several = any(len(pool.workers) > 1 for pool in all_pools(settings).values())
+    if several and all(entry.plugin.score_workers is Plugin.score_workers for entry in settings.plugins):
+        yield "no plugin chooses workers (`route` does): each call goes to one at random"
+    for number, entry in enumerate(settings.plugins):
+        remark = getattr(entry.config, "remark", None)
+        try:
+            texts = () if remark is None else tuple(remark(settings.models.keys()))
+        except Exception as error:
+            texts = (f"plugin '{entry.name}' itself failed at its remark: {own_failure(error)}",)
+        for text in texts:
+            yield f"plugins[{number}]: {text}"
