@@ -3,11 +3,12 @@
 Events, not `yaml.compose`, which recurses as deep as the text nests and builds all of it before anybody can count.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 import yaml
-from tailrace.proxy.config.flaws import ConfigError, Flaws, Place, name
+from tailrace.proxy.config.flaws import ConfigError, Flaws, Place, name, quote
 from tailrace.proxy.config.interpolation import Interpolation
 from tailrace.proxy.config.node import Kind, Node, Origin
 from tailrace.proxy.config.secret import looks_secret
@@ -16,6 +17,9 @@ DEEPEST: Final = 40
 # Above what an honest file of the largest size holds.
 MOST_NODES: Final = 200_000
 MOST_ALIASED_NODES: Final = 10_000
+
+_QUOTED: Final = re.compile(r""""[^"\n]*"|'[^'\n]*'|(?:^|(?<=\s))#.*""", re.MULTILINE)
+_REFERENCE: Final = re.compile(r"[^\s,\[{]*\$\{[^}\n]*\}[^\s,\]}]*")
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PREFIX: Final = "tag:yaml.org,2002:"
@@ -32,10 +36,21 @@ def build(text: str, origin: Origin, interpolation: Interpolation) -> Node | Non
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = ", ".join(part for part in (error.context, error.problem) if part)
-        builder.stop(_Spot(origin, mark.line + 1 if mark else 1), f"not YAML: {said}")
+        line = mark.line + 1 if mark else 1
+        builder.stop(_Spot(origin, line), f"not YAML: {said}{_unquoted(text, error)}")
     except yaml.YAMLError as error:
         builder.stop(_Spot(origin, 1), f"not YAML: {getattr(error, 'reason', 'unreadable')}")
     return builder.root
+
+
+def _unquoted(text: str, error: yaml.MarkedYAMLError) -> str:
+    """A hint where a reference stands unquoted in `{…}` or `[…]`, whose braces YAML takes for its own."""
+    marks = [mark.line for mark in (error.context_mark, error.problem_mark) if mark is not None]
+    if not marks or "flow" not in (error.context or ""):
+        return ""
+    bare = _QUOTED.sub("", "\n".join(text.splitlines()[min(marks) : max(marks) + 1]))
+    reference = _REFERENCE.search(bare)
+    return "" if reference is None else f"; quote it: {quote(reference[0])}"
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
