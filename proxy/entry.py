@@ -13,7 +13,7 @@ from tailrace.proxy.blame import own_failure
 from tailrace.proxy.config import Above, AtLeast, ConfigError, Flaws, Node, setting
 from tailrace.proxy.config.flaws import name as quoted
 from tailrace.proxy.config.setting import is_required
-from tailrace.proxy.config.shape import BAD
+from tailrace.proxy.config.shape import BAD, INTERPOLATED
 from tailrace.proxy.config.shapes import record_of, shape_of
 from tailrace.proxy.pipeline import ChainError, Link
 from tailrace.proxy.plugin import AnyPlugin, Key, Plugin
@@ -87,7 +87,7 @@ class PluginEntry:
         key, value = plugins[0]
         entry = cls._build(key, key.text, value, terms, flaws)
         weight = node.pair("weight")
-        if weight is not None and entry is not None and entry.plugin.score_workers is Plugin.score_workers:
+        if weight is not None and entry is not None and not _scores(entry.plugin):
             flaws.add(weight[0], f"plugin '{key.text}' scores no workers: there is nothing that a weight could weigh")
         return entry
 
@@ -131,20 +131,33 @@ class PluginEntry:
 
     @classmethod
     def node_schema(cls, nested: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        """The schema of an entry: any installed plugin with its configuration, or any class by its path."""
-        terms = nested(Terms)
-        entries: list[dict[str, Any]] = [{"enum": registry.names("plugins")}]
+        """The schema of an entry: an installed plugin with its configuration, or any class by its path."""
+        terms = nested(Terms)["$ref"]
+        beside: dict[str, Any] = {name: {"$ref": f"{terms}/properties/{name}"} for name in sorted(_TERMS)}
+        entries: list[dict[str, Any]] = []
+        bare: list[str] = []
         for name in registry.names("plugins"):
-            config = nested(registry.plugin(name).Config)
+            plugin = registry.plugin(name)
+            options = plugin.Config
+            config = nested(options)
+            if not any(map(is_required, dataclasses.fields(options))):
+                bare.append(name)
+                config = {"anyOf": [config, {"type": "null"}]}
+            properties = {name: config, **beside}
+            if not _scores(plugin):
+                del properties["weight"]
             entries.append(
-                {"type": "object", "required": [name], "properties": {name: {"anyOf": [config, {"type": "null"}]}}}
+                {"type": "object", "required": [name], "properties": properties, "additionalProperties": False}
             )
-        entries.append({"type": "object", "patternProperties": {".+:.+": {}}})
-        return {
-            "anyOf": entries,
-            "$comment": f"beside the plugin: {', '.join(sorted(_TERMS))}",
-            "$defs": {"terms": terms},
+        by_path = {
+            "type": "object",
+            "properties": beside,
+            "patternProperties": {":": {}},
+            "additionalProperties": False,
+            "not": {"propertyNames": {"enum": sorted(_TERMS)}},
         }
+        names = [{"enum": bare}, {"type": "string", "pattern": f":|{INTERPOLATED}"}]
+        return {"anyOf": [*names, *entries, by_path]}
 
     def link(self) -> Link:
         """The entry as a link of the chain."""
@@ -195,6 +208,10 @@ def _terms_of(node: Node, flaws: Flaws) -> Terms:
         key.text: shape_of(hints[key.text]).decode(value, flaws) for key, value in node.items() if key.text in _TERMS
     }
     return Terms(**{name: value for name, value in values.items() if value is not BAD})
+
+
+def _scores(plugin: type[AnyPlugin]) -> bool:
+    return plugin.score_workers is not Plugin.score_workers
 
 
 def _is_plugin(name: str) -> bool:

@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 import yaml
 from tailrace.proxy.cli import main
+from tailrace.proxy.commands.schema import both_roles
 
 
 def test_init_writes_files_that_pass_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,6 +62,39 @@ def test_files_of_the_package_fit_the_schema(name: str) -> None:
     Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(?:true|false)$"), list("tf"))
     content = yaml.load(files("tailrace.config").joinpath(name).read_text(), Loader)
     jsonschema.Draft202012Validator(shipped()).validate(content)
+
+
+ENTRIES = {
+    "a name": ("route", True),
+    "a name of none": ("rout", False),
+    "a name that needs options": ("cors", False),
+    "a path": ("tag:Tag", True),
+    "no options": ({"route": None}, True),
+    "no options where some are needed": ({"cors": None}, False),
+    "empty options where some are needed": ({"cors": {}}, False),
+    "options": ({"guard": {"models": ["m"]}}, True),
+    "a misspelt plugin": ({"rout": {}}, False),
+    "a misspelt option": ({"guard": {"modles": []}}, False),
+    "an option further down": ({"guard": {"max_tokens": {"cup": 1}}}, False),
+    "terms": ({"guard": {}, "when": {"model": ["m"]}, "on_error": "open", "budget_ms": 5}, True),
+    "weight of scores": ({"route": {}, "weight": 2}, True),
+    "weight of nothing": ({"guard": {}, "weight": 2}, False),
+    "a misspelt term": ({"guard": {}, "onerror": "open"}, False),
+    "a term of another kind": ({"guard": {}, "on_error": "opened"}, False),
+    "a term further down": ({"guard": {}, "when": {"modl": ["m"]}}, False),
+    "two plugins": ({"guard": {}, "route": {}}, False),
+    "options of a path": ({"tag:Tag": {"any": [1]}, "when": {"stream": True}}, True),
+    "a misspelt term of a path": ({"tag:Tag": {}, "wen": {}}, False),
+    "terms alone": ({"on_error": "open"}, False),
+    "a reference": ("${PLUGIN}", True),
+    "a list": ([], False),
+}
+
+
+@pytest.mark.parametrize(("entry", "good"), ENTRIES.values(), ids=ENTRIES)
+def test_schema_knows_plugins_as_the_check_does(entry: object, good: bool) -> None:
+    gateway = {"listen": "127.0.0.1:1", "models": {"m": {"workers": ["http://a:1"]}}, "plugins": [entry]}
+    assert jsonschema.Draft202012Validator(both_roles()).is_valid(gateway) is good
 
 
 def test_schema_tells_the_roles_apart() -> None:
