@@ -6,7 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from tailrace.proxy.fault import INTERNAL, Failed, Reject, Whose
+from tailrace.proxy.fault import STEP_FAILED, Failed, Reject
+from tailrace.proxy.mishap import note
 from tailrace.proxy.reply import Reply
 
 if TYPE_CHECKING:
@@ -15,19 +16,22 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger("tailrace")
 _RAISED: Final = (Exception, asyncio.CancelledError)
+_TOO_SLOW: Final = STEP_FAILED.but(message="A step before this request's worker took too long.")
 
 
 async def admit(call: Call) -> Reply | None:
     """The first Reply that a plugin gives, or None when all let the call pass; raises Reject for a refusal."""
     for admission in call.chain.pipeline.on_request:
-        if admission.budget is None and not admission.open_on_error:
+        if admission.bounded:
+            reply = await _bounded(call, admission)
+        else:
             try:
                 reply = await admission.on_request(call)
+                if reply is not None:
+                    _check(reply)
             except _RAISED as error:
                 _blame(call, admission, error)
-                raise Failed(INTERNAL) from error
-        else:
-            reply = await _bounded(call, admission)
+                raise Failed(STEP_FAILED) from error
         if reply is not None:
             return reply
     return None
@@ -36,30 +40,54 @@ async def admit(call: Call) -> Reply | None:
 async def _bounded(call: Call, admission: Admission) -> Reply | None:
     """One plugin within its budget; its error or its delay counts as its `on_error` says, its edits do not count."""
     body = call.body
+    link = admission.link
     before = body.snapshot() if body is not None else None
     try:
-        async with asyncio.timeout(admission.budget) as call.budget:
-            return await admission.on_request(call)
+        async with asyncio.timeout(link.budget) as call.budget:
+            reply = await admission.on_request(call)
+        if reply is not None:
+            _check(reply)
+        return reply
     except _RAISED as error:
-        why = _blame(call, admission, error)
+        late = isinstance(error, TimeoutError) and call.budget is not None and call.budget.expired()
+        _blame(call, admission, error, late=late)
     finally:
         call.budget = None
     if body is not None:
         body.restore(before)
-    if admission.open_on_error:
+    if link.open_on_error:
         return None
-    raise Reject(503, "plugin_unavailable", f"The step '{admission.name}' {why}.", retry_after=1.0, whose=Whose.GATEWAY)
+    raise Failed(_TOO_SLOW if late else STEP_FAILED)
 
 
-def _blame(call: Call, admission: Admission, error: BaseException) -> str:
-    """Count a plugin's failure and say what it was; raises what is none again.
+def _check(reply: object) -> None:
+    if not isinstance(reply, Reply):
+        raise TypeError(f"on_request must return a Reply or None, not {type(reply).__name__}")
+
+
+def _blame(call: Call, admission: Admission, error: BaseException, *, late: bool = False) -> None:
+    """Count and log a plugin's failure; raises what is none again.
 
     That is a refusal, and whatever comes up while a call ends: its client has left, or it is at its limit.
     """
     if isinstance(error, Reject | Failed) or call.client.gone or call.stopped is not None:
         raise error
-    call.client.service.plugin_failed(admission.name)
-    if isinstance(error, TimeoutError) and admission.budget is not None:
-        return f"took longer than its budget of {admission.budget * 1000:g} ms"
-    log.error("plugin '%s' failed on request %s", admission.name, call.id, exc_info=error)
-    return f"failed ({type(error).__name__})"
+    if late:
+        _note_delay(call, admission)
+    else:
+        note(call, admission.link.name, "on_request", error)
+
+
+def _note_delay(call: Call, admission: Admission) -> None:
+    """Count an overrun budget; a slow store overruns it with every call, so that not each is worth a line."""
+    link = admission.link
+    call.client.service.plugin_failed(link.name)
+    if admission.overruns.due():
+        log.warning(
+            "plugin '%s' took longer than its budget of %g ms on request %s, which %s%s",
+            link.name,
+            (link.budget or 0.0) * 1000,
+            call.id,
+            "goes on without it" if link.open_on_error else "is refused",
+            admission.overruns.more(),
+        )

@@ -8,8 +8,19 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
-from tailrace.proxy.fault import FAILURES, INTERNAL, Failed, Fault, fault_of, overdue, timed_out, too_large
+from tailrace.proxy.fault import (
+    FAILURES,
+    STEP_FAILED,
+    Failed,
+    Fault,
+    Reject,
+    fault_of,
+    overdue,
+    timed_out,
+    too_large,
+)
 from tailrace.proxy.head import Head, streaming_head
+from tailrace.proxy.mishap import go_on_without, note
 from tailrace.proxy.outcome import Usage
 from tailrace.proxy.plugin import Key
 from tailrace.proxy.signal import Signal
@@ -25,6 +36,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.multipart import Form
     from tailrace.proxy.outcome import Outcome
     from tailrace.proxy.peer import Peer
+    from tailrace.proxy.pipeline import Link
     from tailrace.proxy.race import Race
     from tailrace.proxy.routes import Route
     from tailrace.proxy.server import ClientConnection
@@ -69,6 +81,7 @@ class Call:
     _waiter: Signal[None] | None = None
     _state: dict[Key[Any], Any] | None = None
     _facts: dict[type, object] | None = None
+    _failed_answers: tuple[Link, ...] = ()
 
     def __init__(
         self, call_id: str, chain: Chain, client: ClientConnection, head: RequestHead, route: Route, peer: Peer
@@ -190,11 +203,23 @@ class Call:
 
     # The answer.
 
-    def answer(self, head: Head) -> None:
-        """Let plugins see and change the one head that goes to the client."""
+    def answer(self, head: Head, *, refusing: bool = False) -> None:
+        """Let plugins see and change the one head that goes to the client; none of them can stop a refusal."""
         self.answered_head = head
         for on_answer in self.chain.pipeline.on_answer:
-            on_answer(self, head)
+            try:
+                on_answer(self, head)
+            except FAILURES as error:
+                self._answer_failed(self.chain.pipeline.owners[on_answer], error, refusing=refusing)
+
+    def _answer_failed(self, link: Link, error: BaseException, *, refusing: bool) -> None:
+        known = any(other is link for other in self._failed_answers)
+        if not known:
+            self._failed_answers = (*self._failed_answers, link)
+        if not refusing:
+            go_on_without(self, link, "on_answer", error)
+        elif not known and not isinstance(error, Reject | Failed):
+            note(self, link.name, "on_answer", error)
 
     def visit(self, now: float) -> None:
         """Called a few times a second while nothing is relayed: heartbeat and total limit."""
@@ -225,10 +250,7 @@ class Call:
             try:
                 self.stride.within(self.answer, head)
             except FAILURES as error:
-                fault = fault_of(error)
-                if fault is INTERNAL:
-                    log.exception("a plugin failed in on_answer of request %s, at a heartbeat", self.id)
-                self.stop(fault)
+                self.stop(fault_of(error))
                 return
             client.begin(head)
         client.send(dialect.heartbeat)
@@ -267,4 +289,7 @@ class Waiting:
             call.budget.reschedule(call.client.loop.time() + self._left)
         if kind is None:
             for recheck in call.chain.pipeline.recheck:
-                recheck(call)
+                try:
+                    recheck(call)
+                except FAILURES as error:
+                    go_on_without(call, call.chain.pipeline.owners[recheck], "recheck", error, STEP_FAILED)

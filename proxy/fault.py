@@ -114,6 +114,18 @@ INTERNAL: Final = Fault(
 )
 
 
+STEP_FAILED: Final = Fault(
+    kind="internal",
+    whose=Whose.GATEWAY,
+    status=503,
+    code="plugin_unavailable",
+    message="A step before this request's worker failed; the gateway's log has the details under the request id.",
+    retry_after=1.0,
+    sent=False,
+)
+"""A plugin failed before anything was decided about the call: another gateway may fare better."""
+
+
 FAILURES: Final = (Exception, asyncio.CancelledError, GeneratorExit)
 """What plugins' code may raise at the cost of its own call only; the cancellations among them are of its own making."""
 

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 
 _LEVELS = {"DEBUG": "debug", "INFO": "info ", "WARNING": "warn ", "ERROR": "error", "CRITICAL": "fatal"}
 _FRAMES = 6
@@ -26,6 +27,30 @@ class _Lines(logging.Formatter):
         # A name that a client chose must not be able to forge a line.
         text = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text.replace("\n", " | "))
         return f"{moment}.{int(record.msecs):03d}Z {level} {self.who}: {text}"
+
+
+class Seldom:
+    """Lets one line through in so many seconds, and counts those that it holds back."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._last = float("-inf")
+        self._held_back = 0
+
+    def due(self) -> bool:
+        """Whether a line may be written now."""
+        now = self._clock()
+        if now - self._last < self._seconds:
+            self._held_back += 1
+            return False
+        self._last = now
+        return True
+
+    def more(self) -> str:
+        """What the line says of those before it that were not written."""
+        held_back, self._held_back = self._held_back, 0
+        return f" ({held_back} more since the last such line)" if held_back else ""
 
 
 def origin(error: BaseException) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tailrace.proxy.logs import Seldom
 from tailrace.proxy.plugin import AnyPlugin, Needs, Plugin, Tap, Target, Verdict
 
 if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
     from tailrace.proxy.call import Call
     from tailrace.proxy.fault import Fault
-    from tailrace.proxy.fleet import Worker
     from tailrace.proxy.head import Head
     from tailrace.proxy.outcome import AttemptEnd, Outcome
     from tailrace.proxy.reply import Reply
@@ -24,7 +24,13 @@ _PHASES: Final = tuple(
     for name, member in vars(Plugin).items()
     if inspect.isfunction(member) and not name.startswith("_") and name not in ("running", "host_part")
 )
+OVERRUNS: Final = 10.0
+"""Seconds between two lines of the log about one plugin's overrun budgets."""
 _LOOKS_LIKE_PHASE: Final = ("on_", "score_", "next_")
+
+
+Scorer = tuple[float, Callable[[Any, Any], Any]]
+"""The weight of a plugin's scores, and where they come from."""
 
 
 class ChainError(Exception):
@@ -52,9 +58,10 @@ class Admission:
     """One plugin's `on_request` with the bounds it runs under."""
 
     on_request: Callable[[Call], Awaitable[Reply | None]]
-    name: str
-    budget: float | None
-    open_on_error: bool
+    link: Link
+    bounded: bool
+    """Whether a failure or a delay is undone."""
+    overruns: Seldom
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class Pipeline:
     on_open: tuple[Callable[[Call], None], ...]
     on_request: tuple[Admission, ...]
     recheck: tuple[Callable[[Call], None], ...]
-    score_workers: tuple[tuple[float, Callable[[Call, Sequence[Worker]], Sequence[float]]], ...]
+    score_workers: tuple[Scorer, ...]
     # What these two say is taken for its truth, whatever it is.
     on_chosen: tuple[Callable[[Call, Attempt], object], ...]
     patience: tuple[Callable[[Call, Sequence[Attempt]], float | None], ...]
@@ -78,6 +85,8 @@ class Pipeline:
     needs: Needs
     asks: bool
     links: tuple[Link, ...]
+    owners: Mapping[object, Link]
+    """Whose each of the methods above is."""
 
     @classmethod
     def of(cls, links: Iterable[Link]) -> Pipeline:
@@ -87,31 +96,33 @@ class Pipeline:
             _refuse_misspelt_phases(link, number)
         _refuse_missing_facts(links)
         inward, outward = links, links[::-1]
+        owners: dict[object, Link] = {}
         needs = Needs.NOTHING
         for link in links:
             needs |= link.plugin.needs
         return cls(
-            on_open=_bound("on_open", inward),
+            on_open=_bound("on_open", inward, owners),
             on_request=tuple(
-                Admission(_guarded(link, "on_request"), link.name, link.budget, link.open_on_error)
+                Admission(
+                    _guarded(link, "on_request"), link, link.budget is not None or link.open_on_error, Seldom(OVERRUNS)
+                )
                 for link in _having("on_request", inward)
             ),
-            recheck=_bound("recheck", inward),
-            score_workers=tuple(
-                (link.weight, _guarded(link, "score_workers")) for link in _having("score_workers", inward)
-            ),
-            on_chosen=_bound("on_chosen", inward, otherwise=True),
-            patience=_bound("patience", inward),
-            next_target=_bound("next_target", inward),
-            allow=_bound("allow", inward, otherwise=True),
-            judge=_bound("judge", inward, otherwise=Verdict.COMMIT),
-            on_attempt_end=_bound("on_attempt_end", outward),
-            on_answer=_bound("on_answer", outward),
-            on_stream=_bound("on_stream", outward),
+            recheck=_bound("recheck", inward, owners),
+            score_workers=tuple((owners[score].weight, score) for score in _bound("score_workers", inward, owners)),
+            on_chosen=_bound("on_chosen", inward, owners, otherwise=True),
+            patience=_bound("patience", inward, owners),
+            next_target=_bound("next_target", inward, owners),
+            allow=_bound("allow", inward, owners, otherwise=True),
+            judge=_bound("judge", inward, owners, otherwise=Verdict.COMMIT),
+            on_attempt_end=_bound("on_attempt_end", outward, owners),
+            on_answer=_bound("on_answer", outward, owners),
+            on_stream=_bound("on_stream", outward, owners),
             on_complete=tuple((link.name, _guarded(link, "on_complete")) for link in _having("on_complete", outward)),
             needs=needs,
             asks=needs is not Needs.NOTHING,
             links=links,
+            owners=owners,
         )
 
     def phases_of(self, link: Link) -> list[str]:
@@ -136,8 +147,13 @@ def _having(phase: str, links: Sequence[Link]) -> list[Link]:
     return [link for link in links if _overrides(link.plugin, phase)]
 
 
-def _bound(phase: str, links: Sequence[Link], otherwise: Any = None) -> tuple[Any, ...]:
-    return tuple(_guarded(link, phase, otherwise) for link in _having(phase, links))
+def _bound(phase: str, links: Sequence[Link], owners: dict[object, Link], otherwise: Any = None) -> tuple[Any, ...]:
+    methods = []
+    for link in _having(phase, links):
+        method = _guarded(link, phase, otherwise)
+        owners[method] = link
+        methods.append(method)
+    return tuple(methods)
 
 
 def _guarded(link: Link, phase: str, otherwise: Any = None) -> Any:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy.attempt import Attempt
-from tailrace.proxy.fault import FAILURES, INTERNAL, Failed, Fault, Reject, Whose, no_worker
+from tailrace.proxy.fault import FAILURES, Failed, Fault, Reject, Whose, fault_of, no_worker
 from tailrace.proxy.fleet import MAX_CANDIDATES
+from tailrace.proxy.mishap import go_on_without, note
 from tailrace.proxy.outcome import AttemptEnd
 from tailrace.proxy.plugin import Target
 from tailrace.proxy.signal import Signal
@@ -22,6 +23,7 @@ from tailrace.proxy.signal import Signal
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.fleet import Worker
+    from tailrace.proxy.pipeline import Scorer
 
 log: Final = logging.getLogger("tailrace")
 MAX_TRIES: Final = 3
@@ -105,7 +107,11 @@ class Race(Signal[Attempt]):
 
     def _next(self, fault: Fault) -> Target | None:
         for next_target in self._call.chain.pipeline.next_target:
-            target = next_target(self._call, self._call.tries, fault)
+            try:
+                target = next_target(self._call, self._call.tries, fault)
+            except FAILURES as error:
+                self._go_on_without(next_target, "next_target", error)
+                continue
             if target is not None:
                 return target
         if not fault.sent and not self._unsent_retries:
@@ -117,7 +123,13 @@ class Race(Signal[Attempt]):
         call = self._call
         if len(call.tries) + call.tried_before >= MAX_TRIES:
             return False
-        return all(allow(call, call.tries, why) for allow in call.chain.pipeline.allow)
+        for allow in call.chain.pipeline.allow:
+            try:
+                if not allow(call, call.tries, why):
+                    return False
+            except FAILURES as error:
+                self._go_on_without(allow, "allow", error)
+        return True
 
     def _start(self, why: str, target: Target | None, *, fresh: bool) -> bool:
         call = self._call
@@ -137,7 +149,7 @@ class Race(Signal[Attempt]):
         else:
             candidates = entry.draw([attempt.worker for attempt in call.tries])
         while candidates:
-            worker = self._choose(candidates)
+            worker = self._choose(candidates, call.chain.pipeline.score_workers)
             if worker is None:
                 break
             attempt = Attempt(self, call, entry, worker, len(call.tries) + 1, why)
@@ -156,25 +168,40 @@ class Race(Signal[Attempt]):
         return False
 
     def _agreed(self, attempt: Attempt) -> bool:
-        try:
-            return all(chosen(self._call, attempt) for chosen in self._call.chain.pipeline.on_chosen)
-        except BaseException:
-            attempt.worker.inflight -= 1
-            raise
+        for chosen in self._call.chain.pipeline.on_chosen:
+            try:
+                if not chosen(self._call, attempt):
+                    return False
+            except FAILURES as error:
+                try:
+                    self._go_on_without(chosen, "on_chosen", error)
+                except BaseException:
+                    attempt.worker.inflight -= 1
+                    raise
+        return True
 
-    def _choose(self, candidates: Sequence[Worker]) -> Worker | None:
-        scorers = self._call.chain.pipeline.score_workers
+    def _go_on_without(self, policy: Callable[..., object], phase: str, error: BaseException) -> None:
+        go_on_without(self._call, self._call.chain.pipeline.owners[policy], phase, error)
+
+    def _choose(self, candidates: Sequence[Worker], scorers: tuple[Scorer, ...]) -> Worker | None:
         if not scorers:
             return candidates[int(random.random() * len(candidates))]
         if len(candidates) == 1:
             for _, score in scorers:
-                if score(self._call, candidates)[0] < 0:
-                    return None
+                try:
+                    if score(self._call, candidates)[0] < 0:
+                        return None
+                except FAILURES as error:
+                    self._go_on_without(score, "score_workers", error)
             return candidates[0]
         totals = [0.0] * len(candidates)
         for weight, score in scorers:
-            for index, value in enumerate(score(self._call, candidates)):
-                totals[index] += weight * value if value >= 0 else float("-inf")
+            try:
+                for index, value in enumerate(score(self._call, candidates)):
+                    totals[index] += weight * value if value >= 0 else float("-inf")
+            except FAILURES as error:
+                self._go_on_without(score, "score_workers", error)
+                return self._choose(candidates, tuple([other for other in scorers if other[1] is not score]))
         best = max(totals)
         if best == float("-inf"):
             return None
@@ -184,13 +211,16 @@ class Race(Signal[Attempt]):
     def _await_patience(self) -> None:
         self._stop_patience()
         call = self._call
-        waits = [
-            wait
-            for wait in (patience(call, call.tries) for patience in call.chain.pipeline.patience)
-            if wait is not None
-        ]
-        if waits:
-            self._patience = call.client.loop.call_later(min(waits), self._patience_over)
+        shortest: float | None = None
+        for patience in call.chain.pipeline.patience:
+            try:
+                wait = patience(call, call.tries)
+                if wait is not None and (shortest is None or wait < shortest):
+                    shortest = wait
+            except FAILURES as error:
+                self._go_on_without(patience, "patience", error)
+        if shortest is not None:
+            self._patience = call.client.loop.call_later(shortest, self._patience_over)
 
     def _patience_over(self) -> None:
         self._call.stride.within(self._hedge)
@@ -221,17 +251,15 @@ class Race(Signal[Attempt]):
         for hook in self._call.chain.pipeline.on_attempt_end:
             try:
                 hook(self._call, attempt, end)
-            except FAILURES:
-                log.exception("a plugin failed in on_attempt_end of request %s", self._call.id)
+            except FAILURES as error:
+                note(self._call, self._call.chain.pipeline.owners[hook].name, "on_attempt_end", error)
 
     def _break_off(self, error: BaseException) -> None:
         """A policy failed or refused: nothing that runs may go on."""
         self.cancel()
-        if isinstance(error, Reject):
-            self._faults = [error.fault]
-        else:
-            log.error("a policy failed in request %s", self._call.id, exc_info=error)
-            self._faults = [INTERNAL]
+        if not isinstance(error, Reject | Failed):
+            log.error("request %s cannot be tried again", self._call.id, exc_info=error)
+        self._faults = [fault_of(error)]
 
     def _give_up(self) -> None:
         self._stop_patience()

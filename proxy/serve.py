@@ -10,10 +10,11 @@ from tailrace.proxy.admit import admit
 from tailrace.proxy.coding import unpack
 from tailrace.proxy.errors import answer as error_answer
 from tailrace.proxy.errors import event as error_event
-from tailrace.proxy.fault import FAILURES, INTERNAL, Failed, Fault, Reject, Whose
+from tailrace.proxy.fault import FAILURES, INTERNAL, STEP_FAILED, Failed, Fault, Reject, Whose
 from tailrace.proxy.finish import finish
 from tailrace.proxy.harvest import ask
 from tailrace.proxy.intake import read_body
+from tailrace.proxy.mishap import go_on_without
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.race import Race
 from tailrace.proxy.relay import relay
@@ -34,7 +35,10 @@ async def serve(call: Call) -> None:
     pipeline = call.chain.pipeline
     try:
         for on_open in pipeline.on_open:
-            on_open(call)
+            try:
+                on_open(call)
+            except FAILURES as error:
+                go_on_without(call, pipeline.owners[on_open], "on_open", error, STEP_FAILED)
         if not call.complete:
             await call.receive()
         local = call.route.local
@@ -71,7 +75,7 @@ def broken_off(call: Call, error: BaseException) -> Outcome:
         return refuse(call, error.fault)
     if call.stopped is not None:
         return refuse(call, call.stopped)
-    # A cancellation is of a plugin's own making: the client waits for an answer.
+    # A cancellation is of its own making: the client waits for an answer.
     log.error("request %s failed inside the gateway", call.id, exc_info=error)
     return refuse(call, INTERNAL)
 
@@ -102,10 +106,7 @@ def _tell(call: Call, fault: Fault) -> Outcome:
         client.cut(told=told)
     else:
         head, body = error_answer(fault, anthropic=anthropic, request_id=call.id)
-        try:
-            call.answer(head)
-        except FAILURES:
-            log.exception("a plugin failed in on_answer of request %s, which is being refused", call.id)
+        call.answer(head, refusing=True)
         client.reply(head, body)
     ending = Ending.REFUSED if fault.whose in (Whose.CLIENT, Whose.GATEWAY) else Ending.FAILED
     return Outcome(Ending.DEADLINE if fault.kind.endswith("_timeout") else ending, fault.status, fault)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tailrace.proxy import answers
 from tailrace.proxy.dialects import Sign
 from tailrace.proxy.errors import event as error_event
-from tailrace.proxy.fault import FAILURES, INTERNAL, Fault, Whose, false_end, fault_of, timed_out
+from tailrace.proxy.fault import FAILURES, INTERNAL, Failed, Fault, Reject, Whose, false_end, fault_of, timed_out
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.owed import SILENCE, USAGE, Owed
 from tailrace.proxy.pattern import Pattern
@@ -103,10 +103,9 @@ class StreamRelay(Sink):
                 else:
                     self.on_data(data)
             except FAILURES as error:
-                fault = fault_of(error)
-                if fault is INTERNAL:
-                    log.exception("a tap failed in request %s", self.call.id)
-                self._fail(fault)
+                if not isinstance(error, Reject | Failed):
+                    log.exception("the answer to request %s could not be relayed", self.call.id)
+                self._fail(fault_of(error))
                 return
         if client.head_sent:
             self._write = client.transport.write

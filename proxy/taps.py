@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import orjson
-from tailrace.proxy.fault import FAILURES
+from tailrace.proxy.fault import FAILURES, INTERNAL, Failed, Reject
+from tailrace.proxy.mishap import go_on_without, note
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.plugin import Edit, Watch
 from tailrace.proxy.rename import Rename
@@ -16,6 +17,7 @@ from tailrace.proxy.sse import Event, Splitter, ends_event
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.head import Head
+    from tailrace.proxy.pipeline import Link
 
 log: Final = logging.getLogger("tailrace")
 Send = Callable[[bytes], None]
@@ -27,12 +29,27 @@ class Taps:
     They are the call's from the first that opens, so that the end of the call is theirs too, whatever brings it about.
     """
 
-    __slots__ = ("_edits", "_ended", "_heard_at", "_id", "_last", "_send", "_sent", "_splitter", "_watches")
+    __slots__ = (
+        "_call",
+        "_edits",
+        "_ended",
+        "_heard_at",
+        "_last",
+        "_of_edits",
+        "_of_watches",
+        "_send",
+        "_sent",
+        "_splitter",
+        "_watches",
+    )
 
-    def __init__(self, call_id: str) -> None:
-        self._id = call_id
+    def __init__(self, call: Call) -> None:
+        self._call = call
         self._edits: list[Edit] = []
         self._watches: list[Watch] = []
+        # Whose they are, None for the core's own.
+        self._of_edits: list[Link | None] = []
+        self._of_watches: list[Link | None] = []
         self._splitter = Splitter()
         self._send: Send | None = None
         self._ended = False
@@ -43,25 +60,31 @@ class Taps:
     @classmethod
     def of(cls, call: Call, head: Head) -> Taps | None:
         """The core's own taps and those that plugins want, or None where there are none."""
-        call.taps = taps = cls(call.id)
+        call.taps = taps = cls(call)
         if call.harvest is not None:
-            taps._add(call.harvest)
-        for on_stream in call.chain.pipeline.on_stream:
-            tap = on_stream(call, head)
-            if tap is not None:
-                taps._add(tap)
+            taps._add(call.harvest, None)
+        pipeline = call.chain.pipeline
+        for on_stream in pipeline.on_stream:
+            try:
+                tap = on_stream(call, head)
+                if tap is not None:
+                    taps._add(tap, pipeline.owners[on_stream])
+            except FAILURES as error:
+                go_on_without(call, pipeline.owners[on_stream], "on_stream", error)
         entry = call.entry
         if entry is not None and entry.rename:
-            taps._add(Rename(orjson.dumps(entry.name)))
+            taps._add(Rename(orjson.dumps(entry.name)), None)
         if not taps._edits and not taps._watches:
             call.taps = None
         return call.taps
 
-    def _add(self, tap: Watch | Edit) -> None:
+    def _add(self, tap: Watch | Edit, link: Link | None) -> None:
         if isinstance(tap, Edit):
             self._edits.append(tap)
+            self._of_edits.append(link)
         else:
             self._watches.append(tap)
+            self._of_watches.append(link)
 
     @property
     def need_whole(self) -> bool:
@@ -75,7 +98,10 @@ class Taps:
 
         def watched(data: bytes) -> None:
             for watch in watches:
-                watch.feed(data)
+                try:
+                    watch.feed(data)
+                except FAILURES as error:
+                    self._watch_failed(watch, error)
             send(data)
 
         if not edits:
@@ -106,16 +132,51 @@ class Taps:
         return now - self._heard_at
 
     def _through(self, events: list[Event], first: int = 0) -> bytes:
-        for edit in self._edits[first:]:
-            events = [out for event in events for out in edit.feed(event)]
-        return b"".join([event.raw for event in events])
+        edits = self._edits
+        index = first
+        try:
+            while index < len(edits):
+                edit = edits[index]
+                events = [out for event in events for out in edit.feed(event)]
+                index += 1
+            return b"".join([event.raw for event in events])
+        except FAILURES as error:
+            # What an edit gave that is no event fails in the next one, or behind the last.
+            if index == len(edits) or (index > first and not all(isinstance(event, Event) for event in events)):
+                index -= 1
+            raise self._edit_failed(index, "feed", error) from error
+
+    def _edit_failed(self, index: int, method: str, error: BaseException) -> BaseException:
+        """What a failure of an edit is raised as: without it the answer would not be what it has to be."""
+        link = self._of_edits[index]
+        if link is None or isinstance(error, Reject | Failed):
+            return error
+        note(self._call, link.name, f"tap.{method}", error)
+        return Failed(INTERNAL)
+
+    def _watch_failed(self, watch: Watch, error: BaseException) -> None:
+        """Go on without a watch where its plugin is not needed: it hears no more but the end."""
+        place = next(index for index, other in enumerate(self._watches) if other is watch)
+        link = self._of_watches[place]
+        if link is None:
+            raise error
+        go_on_without(self._call, link, "tap.feed", error)
+        self._watches[place] = Deaf(watch)
 
     def body(self, body: bytes, status: int) -> bytes:
         """A whole unary answer through every tap, and its end."""
-        for edit in self._edits:
-            body = edit.body(body)
+        for index, edit in enumerate(self._edits):
+            try:
+                body = edit.body(body)
+                if not isinstance(body, bytes):
+                    raise TypeError(f"body must return bytes, not {type(body).__name__}")
+            except FAILURES as error:
+                raise self._edit_failed(index, "body", error) from error
         for watch in self._watches:
-            watch.feed(body)
+            try:
+                watch.feed(body)
+            except FAILURES as error:
+                self._watch_failed(watch, error)
         self.finish(Outcome(Ending.COMPLETED, status))
         return body
 
@@ -123,8 +184,9 @@ class Taps:
         """Let every tap see the end that has not; False where one fails."""
         try:
             self.finish(outcome)
-        except FAILURES:
-            log.exception("a tap failed at the end of request %s", self._id)
+        except FAILURES as error:
+            if not isinstance(error, Reject | Failed):
+                log.exception("a tap failed at the end of request %s", self._call.id)
             return False
         return True
 
@@ -144,19 +206,48 @@ class Taps:
             failure = error
         for index, edit in enumerate(self._edits):
             try:
-                held += self._through(list(edit.finish(outcome)), index + 1)
+                rest = list(edit.finish(outcome))
+            except FAILURES as error:
+                failure = self._edit_failed(index, "finish", error)
+                continue
+            try:
+                held += self._through(rest, index + 1)
             except FAILURES as error:
                 failure = error
         well = self._send is not None and outcome.ending is Ending.COMPLETED and failure is None
         shown = held if well else b""
-        for watch in self._watches:
+        for watch, link in zip(self._watches, self._of_watches, strict=True):
             try:
                 if shown:
                     watch.feed(shown)
                 watch.finish(outcome)
             except FAILURES as error:
-                failure = error
+                failure = self._unless_open(link, error) or failure
         if failure is not None:
             raise failure
         if shown and self._send is not None:
             self._send(shown)
+
+    def _unless_open(self, link: Link | None, error: BaseException) -> BaseException | None:
+        """What a watch's failure at the end is raised as, None where that does not matter."""
+        if link is None:
+            return error
+        try:
+            go_on_without(self._call, link, "tap.finish", error)
+        except FAILURES as failure:
+            return failure
+        return None
+
+
+class Deaf:
+    """In the place of a watch that failed, which only hears of the end."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def feed(self, data: bytes) -> None:
+        """Nothing more is told."""
+
+    def finish(self, outcome: Outcome) -> None:
+        """Called exactly once, as for every watch."""
+        self._watch.finish(outcome)

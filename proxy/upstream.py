@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
-from tailrace.proxy.fault import FAILURES, INTERNAL, Fault, bad_answer, connection_lost, fault_of
+from tailrace.proxy.fault import FAILURES, Failed, Fault, Reject, bad_answer, connection_lost, fault_of
 from tailrace.proxy.receiving import CHUNKS, HEAD, REST, Receiving
 from tailrace.proxy.wire import WireError
 
@@ -91,11 +91,15 @@ class UpstreamConnection(Receiving):
             # Not by the same name as below: a compiler gives a name one type.
             self._fail(bad_answer(str(wrong)))
         except FAILURES as error:
-            # Only plugins' code can raise here: their taps and policies run as the bytes come.
-            fault = fault_of(error)
-            if fault is INTERNAL:
-                log.exception("a plugin failed on the answer of a worker")
-            self._fail(fault)
+            # Plugins' taps and policies run as the bytes come; what is raised for them has been logged.
+            if not isinstance(error, Reject | Failed):
+                call = getattr(sink, "call", None)
+                log.exception(
+                    "the answer of worker %s to request %s could not be handled",
+                    self.pool.address.shown,
+                    "of the gateway's own" if call is None else call.id,
+                )
+            self._fail(fault_of(error))
 
     def _finish(self, sink: Sink) -> None:
         self.sink = self.stride = None
