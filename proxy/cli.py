@@ -52,6 +52,7 @@ def _parser(installed: Sequence[str]) -> argparse.ArgumentParser:
         description="An inference gateway that keeps the tail of the time to first token short.",
         epilog="`tailrace COMMAND --help` describes a command. Exit codes: 1 failed, 2 wrong configuration.",
     )
+    parser.add_argument("--version", action="version", version=version.told(), help="print the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for module in OWN:
         told = (module.__doc__ or "").partition(": ")[2].strip()

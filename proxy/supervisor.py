@@ -83,7 +83,7 @@ class Supervisor:
 
     async def _open_admin(self, settings: Admin) -> None:
         if settings.address != "off":
-            (sock,) = listening([Listener(address=settings.address)])
+            (sock,) = listening([Listener(address=settings.address)], of="`admin`, ")
             self._admin = AdminPort(self.overview, sock, settings.token, self.tally.scrape)
             await self._admin.start()
             log.info("admin port: %s", self._admin.shown)
@@ -189,8 +189,8 @@ class Supervisor:
         self._sockets = []
 
 
-def listening(listeners: Sequence[Listener]) -> list[socket.socket]:
-    """The sockets of all listeners; Fatal names the address that could not be had."""
+def listening(listeners: Sequence[Listener], of: str = "") -> list[socket.socket]:
+    """The sockets of all listeners; Fatal names the address that could not be had, and whose it is."""
     sockets: list[socket.socket] = []
     for listener in listeners:
         try:
@@ -198,7 +198,7 @@ def listening(listeners: Sequence[Listener]) -> list[socket.socket]:
         except OSError as error:
             for sock in sockets:
                 close_listening(sock)
-            raise Fatal(f"cannot listen on {listener.address}: {why(error)}") from None
+            raise Fatal(f"cannot listen on {of}{listener.address}: {why(error)}") from None
     return sockets
 
 

@@ -18,6 +18,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(_options: argparse.Namespace) -> int:
     """Print it."""
-    path = "compiled" if (serve.__file__ or "").endswith((".so", ".pyd")) else "interpreted"
-    print(f"tailrace {version('tailrace')}, {path} (Python {platform.python_version()}, uvloop {version('uvloop')})")
+    print(told())
     return 0
+
+
+def told() -> str:
+    """The release, and on what it runs."""
+    path = "compiled" if (serve.__file__ or "").endswith((".so", ".pyd")) else "interpreted"
+    return f"tailrace {version('tailrace')}, {path} (Python {platform.python_version()}, uvloop {version('uvloop')})"

@@ -52,7 +52,17 @@ def test_wrong_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
-    assert capsys.readouterr().out.startswith("tailrace 0.")
+    told = capsys.readouterr().out
+    assert told.startswith("tailrace 0.")
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert (ended.value.code, " ".join(capsys.readouterr().out.split())) == (0, told.strip())
+
+
+def test_it_is_a_module_too() -> None:
+    ended = subprocess.run([sys.executable, "-m", "tailrace.proxy", "--help"], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("usage: tailrace ")
 
 
 def test_interrupted_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,14 +99,14 @@ def test_address_in_use_is_one_clear_line(tmp_path: Path) -> None:
             taken.listen()
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             file = tmp_path / "gateway.yaml"
-            for key, text in (
-                ("listen", yaml_for("http://127.0.0.1:1").replace("127.0.0.1:0", address) + "admin: off\n"),
-                ("admin", yaml_for("http://127.0.0.1:1") + f"admin: {address}\n"),
+            for key, of, text in (
+                ("listen", "", yaml_for("http://127.0.0.1:1").replace("127.0.0.1:0", address) + "admin: off\n"),
+                ("admin", "`admin`, ", yaml_for("http://127.0.0.1:1") + f"admin: {address}\n"),
             ):
                 file.write_text(text)
                 code, out, err = await failed(file)
                 assert (code, out) == (1, ""), key
-                assert err == f"tailrace: cannot listen on {address}: address already in use\n"
+                assert err == f"tailrace: cannot listen on {of}{address}: address already in use\n"
 
     run(body())
 
