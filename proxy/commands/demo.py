@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import contextlib
 import signal
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tailrace.proxy.commands.init import template
 from tailrace.proxy.config import parse
 from tailrace.proxy.config.render import written
 from tailrace.proxy.configuration import load
+from tailrace.proxy.scratch import scratch
 from tailrace.proxy.supervisor import Fatal, Supervisor
 
 NAME = "demo"
@@ -67,10 +67,10 @@ def run(options: argparse.Namespace) -> int:
         raise Fatal("--port is 0 to 65535, --workers 1 to 64")
     logs.configure("demo", options.log_level)
     with (
-        tempfile.TemporaryDirectory(prefix="tailrace-demo-") as folder,
+        scratch("tailrace-demo-") as folder,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        return runner.run(_demo(Path(folder), options.port, options.workers))
+        return runner.run(_demo(folder, options.port, options.workers))
 
 
 async def _demo(folder: Path, port: int, count: int) -> int:

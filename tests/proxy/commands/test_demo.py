@@ -6,6 +6,7 @@ import asyncio
 import signal
 from pathlib import Path
 
+import pytest
 from fakes import run
 from openai import AsyncOpenAI
 from served import Served, children, ended, launch
@@ -49,7 +50,9 @@ def test_demo_answers_the_sdk_and_leaves_nothing_behind(tmp_path: Path) -> None:
     run(body())
 
 
-def test_killed_demo_leaves_nothing_behind_either(tmp_path: Path) -> None:
+def test_killed_demo_leaves_nothing_behind_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
     async def body() -> None:
         process = await launch("demo", "--port", "0", "--workers", "1")
         demo = Served(process, tmp_path, "")
@@ -58,6 +61,18 @@ def test_killed_demo_leaves_nothing_behind_either(tmp_path: Path) -> None:
             everybody = family(process.pid)
             demo.signal(signal.SIGKILL)
             await ended(*everybody)
+            (left,) = tmp_path.iterdir()
+            # What it could not remove itself, the next one does.
+            process = await launch("demo", "--port", "0", "--workers", "1")
+            another = Served(process, tmp_path, "")
+            try:
+                await another.until("ready http", another.out)
+                assert not left.exists()
+                another.signal(signal.SIGINT)
+                assert await another.end() == 0
+                assert list(tmp_path.iterdir()) == []
+            finally:
+                await another.kill()
         finally:
             await demo.kill()
 
