@@ -1,4 +1,4 @@
-"""A temporary folder that is removed when its process ends or, where that was killed, when the next of its kind begins."""
+"""A temporary folder, removed when its process ends or, where that was killed, when the next of its kind begins."""
 
 from __future__ import annotations
 
