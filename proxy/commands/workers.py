@@ -6,10 +6,12 @@ import argparse
 import http.client
 import json
 import os
+import socket
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from tailrace.proxy.config.secret import without_userinfo
 from tailrace.proxy.supervisor import Fatal
 
 NAME = "workers"
@@ -22,7 +24,12 @@ _COLUMNS = ("WORKER", "POOLS", "TAKES CALLS", "IN FLIGHT", "RUNNING", "WAITING",
 def describe(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     place = argparse.ArgumentParser(add_help=False)
-    place.add_argument("--admin", metavar="URL", default=ADMIN, help="the gateway's admin port (default: %(default)s)")
+    place.add_argument(
+        "--admin",
+        metavar="URL",
+        default=ADMIN,
+        help="the gateway's admin port, http://HOST:PORT or unix:/PATH (default: %(default)s)",
+    )
     place.add_argument("--token", default=None, help="its token (default: $TAILRACE_ADMIN_TOKEN)")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, dest="action")
     actions.add_parser("list", parents=[place], help="show them with their load")
@@ -46,12 +53,8 @@ class Admin:
     """An admin port somewhere; whatever keeps it from answering is one clear line."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        parts = urlsplit(url if "//" in url else f"//{url}")
-        if parts.scheme not in ("", "http", "https") or not parts.hostname:
-            raise Fatal(f"'{url}' is no URL of an admin port, such as {ADMIN}")
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._url = url
-        self._connection = kind(parts.hostname, parts.port, timeout=TIMEOUT)
+        self._connection = _connection(url)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
@@ -73,6 +76,35 @@ class Admin:
                 raise Fatal(f"{self._url} is the port of clients; give the address that stands under `admin`")
             raise Fatal(told["message"] if isinstance(told, dict) else f"{self._url} answered {answer.status}")
         return decoded
+
+
+class _OverUnix(http.client.HTTPConnection):
+    """HTTP on a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect; raises OSError."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT)
+        self.sock.connect(self._path)
+
+
+def _connection(url: str) -> http.client.HTTPConnection:
+    """A connection that is not open yet; Fatal for what is no address of an admin port."""
+    if url.startswith("unix:/"):
+        return _OverUnix(url.removeprefix("unix:"))
+    try:
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or parts.scheme not in ("", "http", "https"):
+        raise Fatal(f"'{without_userinfo(url)}' is no URL of an admin port, such as {ADMIN} or unix:/PATH")
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    return kind(host, port, timeout=TIMEOUT)
 
 
 def table(workers: Sequence[dict[str, Any]]) -> str:

@@ -176,7 +176,23 @@ def test_workers_command_lists_and_drains(
     run(body())
 
 
+def test_workers_command_on_a_unix_socket(tmp_path: Path, printed: Callable[[], str]) -> None:
+    async def body() -> None:
+        async with serving(tmp_path, yaml_for("http://127.0.0.1:1", more=QUICK)) as it:
+            assert it.admin.startswith("unix:/")
+            assert await command("workers", "drain", "http://127.0.0.1:1", "--admin", it.admin) == 0
+            assert printed() == "http://127.0.0.1:1 gets no new calls\n"
+            assert await command("workers", "list", "--admin", f"{it.admin}.none") == 1
+
+    run(body())
+
+
 def test_workers_command_without_a_gateway_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["workers", "list", "--admin", "http://127.0.0.1:1"]) == 1
     assert capsys.readouterr().err == "tailrace: no answer from http://127.0.0.1:1: Connection refused\n"
+    for url in ("ftp://x", "http://h:port", "unix:x"):
+        assert main(["workers", "list", "--admin", url]) == 1
+        assert capsys.readouterr().err.endswith(
+            "is no URL of an admin port, such as http://127.0.0.1:9090 or unix:/PATH\n"
+        )
     assert main(["workers", "list", "--admin", "ftp://x"]) == 1
