@@ -1,0 +1,211 @@
+"""One host's share-out of every limit: processes get leases from here and spend them without asking.
+
+For each counter and window the sum of what leases may still spend and of what closed ones have spent never passes the
+limit, or, where a store divides it between hosts, this host's part of it. All of that lies in memory that outlives this
+process: the next authority finds the books and the stocks, and goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tailrace.plugins.quota.book import BEGINS, COUNTER, GRANTED, RETURNED, SLOTS, SPENT, SUFFIX, WIDTH, Book, mark_of
+from tailrace.plugins.quota.stocks import CLOSED, HELD, PASSING, Stocks
+from tailrace.plugins.quota.windows import AT_ONCE, FOREVER, Clock, Window, window_at
+
+log = logging.getLogger("tailrace")
+_PARTS: Final = 4
+_MANY_AT_ONCE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """What is counted: one limit of one key, tenant, model or tag, under a name that is only its own."""
+
+    name: str
+    limit: int
+    per: str
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A lease, new or with more in it than before: its slot, the moments at which its window ends, what is left."""
+
+    at: int
+    ends: float
+    resets: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """The limit is reached; `frees` says whether calls that end now make room before the window is over."""
+
+    ends: float
+    resets: int
+    left: int
+    frees: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """The part of the limit that this host has is spent: the store may have more."""
+
+    wanted: int
+
+
+class Desk:
+    """The book of one process, and its free slots."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self.words = book.words
+        used = set(book.used())
+        self.free = [at for at in range((SLOTS - 1) * WIDTH, -1, -WIDTH) if at not in used]
+
+
+Place = tuple[int, int]
+"""A counter's mark and the beginning of a window."""
+
+
+class Authority:
+    """Leases to the processes of one host; `divided` says that a store gives this host its part of each limit."""
+
+    def __init__(self, folder: Path, clock: Clock, *, divided: bool = False) -> None:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._folder = folder
+        self._clock = clock
+        self._divided = divided
+        self._stocks = Stocks(folder / "stocks")
+        self._desks: dict[int, Desk] = {}
+        # Processes of an earlier supervisor, which finish their calls.
+        self._foreign: list[Desk] = []
+        self._leases: dict[Place, dict[Desk, int]] = {}
+        for path in sorted(folder.glob(f"*{SUFFIX}")):
+            self._find(path)
+
+    def _find(self, path: Path) -> None:
+        try:
+            desk = Desk(Book.attach(path))
+        except (OSError, ValueError) as error:
+            log.warning("what a process was lent cannot be read and counts as spent: %s", error)
+            return
+        for at in desk.book.used():
+            self._leases.setdefault((desk.words[at + COUNTER], desk.words[at + BEGINS]), {})[desk] = at
+        self._foreign.append(desk)
+
+    def join(self, seat: int, path: Path) -> None:
+        """The process in a seat has made its book."""
+        for desk in [desk for desk in self._foreign if desk.book.path == path]:
+            self._foreign.remove(desk)
+            self._desks[seat] = desk
+            return
+        self._desks[seat] = Desk(Book.attach(path))
+
+    def left(self, seat: int) -> None:
+        """The process in a seat is gone: what it has not spent is free again."""
+        desk = self._desks.pop(seat, None)
+        if desk is not None:
+            self._bury(desk)
+
+    def _bury(self, desk: Desk) -> None:
+        for at in list(desk.book.used()):
+            self._settle(desk, at)
+        desk.book.close(remove=True)
+
+    def sweep(self) -> None:
+        """Forget windows that are over, and take back what processes had that an earlier supervisor left behind."""
+        for desk in [desk for desk in self._foreign if desk.book.abandoned()]:
+            self._foreign.remove(desk)
+            self._bury(desk)
+        self._stocks.sweep(self._clock.now())
+
+    def lease(self, seat: int, counter: Counter, need: int) -> Granted | Exhausted | Short:
+        """Let the process in a seat spend at least `need` more of a counter; raises KeyError where none has joined."""
+        desk = self._desks[seat]
+        window = self._window(counter)
+        mark = mark_of(counter.name)
+        place = mark, window.begins
+        entry = self._entry(mark, window, passing=counter.per == AT_ONCE)
+        leases = self._leases.setdefault(place, {})
+        bound = min(counter.limit, self._stocks.words[entry + HELD]) if self._divided else counter.limit
+        free = bound - self._stocks.words[entry + CLOSED] - sum(map(self._out, leases.items()))
+        ends = self._clock.monotonic_of(window.ends)
+        if free < need:
+            if self._divided and bound < counter.limit:
+                return Short(need - free)
+            frees = counter.per == AT_ONCE or any(self._unspent(item) for item in leases.items())
+            return Exhausted(ends, window.ends, max(0, free), frees)
+        size = self._size(counter, need, free)
+        at = leases.get(desk)
+        if at is None:
+            at = desk.free.pop()
+            words = desk.words
+            words[at + RETURNED] = words[at + SPENT] = words[at + GRANTED] = 0
+            words[at + BEGINS] = window.begins
+            words[at + COUNTER] = mark
+            leases[desk] = at
+        desk.words[at + GRANTED] += size
+        return Granted(at, ends, window.ends, free - size)
+
+    def _window(self, counter: Counter) -> Window:
+        if counter.per == AT_ONCE:
+            return Window(0, FOREVER)
+        return window_at(counter.per, counter.zone, self._clock.now())
+
+    def _entry(self, mark: int, window: Window, *, passing: bool) -> int:
+        entry = self._stocks.find(mark, window.begins)
+        if entry is not None:
+            return entry
+        return self._stocks.open(mark, window.begins, window.ends, passing=passing)
+
+    def _size(self, counter: Counter, need: int, free: int) -> int:
+        """How much to lend: little enough that what lies idle elsewhere is missed by nobody."""
+        processes = max(1, len(self._desks))
+        if counter.per == AT_ONCE and counter.limit < _MANY_AT_ONCE * processes:
+            return need
+        return max(need, free // (_PARTS * processes))
+
+    @staticmethod
+    def _out(lease: tuple[Desk, int]) -> int:
+        """What a lease may have spent, or has."""
+        words, at = lease[0].words, lease[1]
+        return max(words[at + GRANTED] - words[at + RETURNED], words[at + SPENT])
+
+    @staticmethod
+    def _unspent(lease: tuple[Desk, int]) -> bool:
+        words, at = lease[0].words, lease[1]
+        return words[at + GRANTED] - words[at + RETURNED] > words[at + SPENT]
+
+    def close(self, seat: int, at: int) -> None:
+        """The process in a seat does not touch a slot any more."""
+        self._settle(self._desks[seat], at)
+
+    def _settle(self, desk: Desk, at: int) -> None:
+        words = desk.words
+        place = words[at + COUNTER], words[at + BEGINS]
+        entry = self._stocks.find(*place)
+        passing = entry is not None and bool(self._stocks.words[entry + PASSING])
+        # What runs at once ends with its process; everything else stays spent until its window is over. Counted before
+        # the slot is freed: whoever dies in between has counted it twice, never not at all.
+        if entry is not None and not passing:
+            self._stocks.words[entry + CLOSED] += words[at + SPENT]
+        words[at + COUNTER] = 0
+        leases = self._leases.get(place)
+        if leases is not None and leases.get(desk) == at:
+            del leases[desk]
+            if not leases:
+                del self._leases[place]
+                if passing:
+                    self._stocks.free(*place)
+        desk.free.append(at)
+
+    def close_books(self) -> None:
+        """End; everything stays where it is for the next authority."""
+        for desk in (*self._desks.values(), *self._foreign):
+            desk.book.close()
+        self._stocks.close()

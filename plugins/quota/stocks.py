@@ -1,0 +1,89 @@
+"""What a host knows of each counter in each window, in memory that outlives the supervisor.
+
+One writer, the authority. An entry's own words come before the mark that makes it one; those of a window that is over
+are used again.
+
+    MARK    the counter's mark, 0 where the entry is free
+    BEGINS  the window's beginning
+    ENDS    and end
+    CLOSED  what was spent by leases that are closed
+    HELD    what this host may give to its processes in all, where a store divides the limit between hosts
+    PASSING 1 where what is spent comes back: calls and tokens that run at once
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+from typing import Final
+
+MARK: Final = 0
+BEGINS: Final = 1
+ENDS: Final = 2
+CLOSED: Final = 3
+HELD: Final = 4
+PASSING: Final = 5
+WIDTH: Final = 8
+ENTRIES: Final = 65536
+_SIZE: Final = ENTRIES * WIDTH * 8
+
+
+class Full(Exception):  # noqa: N818 - a state that its finder deals with
+    """More counters are in use than there is room for."""
+
+
+class Stocks:
+    """The entries, found by mark and window; `words[at + CLOSED]` is one of an entry's words."""
+
+    def __init__(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if os.fstat(fd).st_size != _SIZE:
+                os.ftruncate(fd, 0)
+                os.ftruncate(fd, _SIZE)
+            self._map = mmap.mmap(fd, _SIZE)
+        finally:
+            os.close(fd)
+        self._bytes = memoryview(self._map)
+        self.words: memoryview[int] = self._bytes.cast("q")
+        self._places: dict[tuple[int, int], int] = {}
+        self._free: list[int] = []
+        for at in range((ENTRIES - 1) * WIDTH, -1, -WIDTH):
+            if self.words[at + MARK]:
+                self._places[self.words[at + MARK], self.words[at + BEGINS]] = at
+            else:
+                self._free.append(at)
+
+    def find(self, mark: int, begins: int) -> int | None:
+        """The entry of a counter's window, if there is one."""
+        return self._places.get((mark, begins))
+
+    def open(self, mark: int, begins: int, ends: int, *, passing: bool) -> int:
+        """A new entry, in which nothing is spent and nothing held; raises Full."""
+        if not self._free:
+            raise Full
+        at = self._free.pop()
+        words = self.words
+        words[at + BEGINS], words[at + ENDS], words[at + CLOSED], words[at + HELD] = begins, ends, 0, 0
+        words[at + PASSING] = passing
+        words[at + MARK] = mark
+        self._places[mark, begins] = at
+        return at
+
+    def free(self, mark: int, begins: int) -> None:
+        """Forget a counter's window."""
+        at = self._places.pop((mark, begins))
+        self.words[at + MARK] = 0
+        self._free.append(at)
+
+    def sweep(self, now: float) -> None:
+        """Forget the windows that are over."""
+        for key in [key for key, at in self._places.items() if self.words[at + ENDS] <= now]:
+            self.free(*key)
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self.words.release()
+        self._bytes.release()
+        self._map.close()
