@@ -1,0 +1,75 @@
+"""Words and numbers that a slot of the ring cannot hold, cut to what it can: no label keeps a call from its charge.
+
+Such numbers are nonsense of an engine; a record that is settled by a bound says that it is an estimate.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from tailrace.proxy.ledger.layout import LATE_ROOM, OPENING_ROOM
+from tailrace.proxy.ledger.record import Late, Opening, Settled
+
+_CUT = "…"
+_LARGEST = 2**63 - 1
+_TRIES = (64, 40, 24, 12)
+
+
+def fitted_opening(opening: Opening) -> Opening:
+    """The same call with shorter words; who pays, and by which rates, is cut last."""
+    cut = opening
+    for longest in _TRIES:
+        cut = msgspec.structs.replace(
+            opening,
+            call=shortened(opening.call, longest),
+            tags=tuple(shortened(tag, longest) for tag in opening.tags[: longest // 8]),
+            deployment=shortened(opening.deployment, longest),
+            route=shortened(opening.route, longest),
+            service_class=shortened(opening.service_class, longest),
+        )
+        if fits(cut, OPENING_ROOM):
+            return cut
+    for longest in _TRIES:
+        cut = msgspec.structs.replace(
+            cut,
+            charge_key=shortened(opening.charge_key, 128),
+            tenant=shortened(opening.tenant, longest),
+            key=shortened(opening.key, longest),
+            model=shortened(opening.model, longest),
+            price_version=shortened(opening.price_version, longest),
+            currency=shortened(opening.currency, longest),
+            tags=(),
+        )
+        if fits(cut, OPENING_ROOM):
+            return cut
+    raise AssertionError("that many characters fit, however they are escaped")
+
+
+def fitted_late(late: Late) -> Late:
+    """The same ending with shorter words."""
+    for longest in _TRIES:
+        cut = Late(shortened(late.ending, longest), shortened(late.echoed_model, longest))
+        if fits(cut, LATE_ROOM):
+            return cut
+    raise AssertionError("two words of twelve characters fit")
+
+
+def shortened(text: str, longest: int) -> str:
+    """The beginning of a long text, marked as one, without what UTF-8 cannot say."""
+    text = text[: longest + 1].encode(errors="replace").decode()
+    return text if len(text) <= longest else text[: longest - 1] + _CUT
+
+
+def fits(words: Opening | Late, room: int) -> bool:
+    """Whether the words take no more than so many bytes."""
+    return len(msgspec.json.encode(words)) <= room
+
+
+def bounded(number: int) -> int:
+    """A number as far as 64 bits go."""
+    return max(-_LARGEST, min(number, _LARGEST))
+
+
+def bounded_numbers(settled: Settled) -> Settled:
+    """The same settlement as far as 64 bits go."""
+    numbers = msgspec.structs.asdict(settled)
+    return msgspec.convert({name: bounded(number) for name, number in numbers.items()} | {"estimated": True}, Settled)

@@ -1,0 +1,201 @@
+"""One process's ring as the keeper reads it, while that process writes to it or after its death."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from tailrace.proxy.ledger import layout
+from tailrace.proxy.ledger.layout import BLOB, OPEN, OPENING, SETTLED, SLOT
+from tailrace.proxy.ledger.record import ORPHAN, Late, Opening, Record, Settled, record_of
+from tailrace.proxy.tariff import charge
+
+_opening = msgspec.json.Decoder(Opening).decode
+_late = msgspec.json.Decoder(Late).decode
+_name = msgspec.json.Decoder(tuple[str, str]).decode
+
+
+class NoRing(Exception):  # noqa: N818 - a fact about the file
+    """A file that is no ring of this version."""
+
+
+class Slots:
+    """The reading side of a ring."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self.slots, self.pid = self._header()
+            self._map = mmap.mmap(self._fd, layout.size_of(self.slots))
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self._view = memoryview(self._map)
+        self._words = self._view.cast("Q")
+        self._first = layout.slots_at(self.slots)
+        name = self._blob(layout.NAME_AT, 0)
+        self.ident, self.worker = ("", "") if name is None else _name(name)
+
+    def _header(self) -> tuple[int, int]:
+        head = os.pread(self._fd, layout.HEADER.size, 0)
+        if len(head) < layout.HEADER.size:
+            raise NoRing(f"{self.path} is no ring: it is too short")
+        magic, version, slots, _, _, _, pid = layout.HEADER.unpack(head)
+        if magic != layout.MAGIC or version != layout.VERSION:
+            raise NoRing(f"{self.path} is no ring of version {layout.VERSION}")
+        if os.fstat(self._fd).st_size != layout.size_of(slots):
+            raise NoRing(f"{self.path} is no ring: its size is not that of {slots} slots")
+        return slots, pid
+
+    @property
+    def settled(self) -> int:
+        """How many records were settled by the process."""
+        return self._words[layout.SETTLED_WORD]
+
+    @property
+    def durable(self) -> int:
+        """How many of them are in the log."""
+        return self._words[layout.DURABLE_WORD]
+
+    @durable.setter
+    def durable(self, count: int) -> None:
+        self._words[layout.DURABLE_WORD] = count
+
+    @property
+    def refused(self) -> int:
+        """How often there was no slot for a record."""
+        return self._words[layout.FULL_WORD]
+
+    def dead(self) -> bool:
+        """Whether the process is gone; once it is, the lock is ours."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def in_use(self) -> int:
+        """How many slots are open."""
+        first = self._first // 8
+        return sum(self._words[first + slot * layout.SLOT_WORDS] & 3 == OPEN for slot in range(self.slots))
+
+    def settlement(self, number: int) -> Record | None:
+        """A settled record by its number; None where it cannot be read (yet)."""
+        slot = self._words[layout.QUEUE_AT // 8 + number % self.slots]
+        return self._settled(slot, number) if slot < self.slots else None
+
+    def left_open(self, now_ns: int) -> Iterator[tuple[int, Record | None]]:
+        """What the dead process left beyond its queue, with the slot: settled but not queued, or open."""
+        queued = self.settled
+        for slot in range(self.slots):
+            state = self._words[self._at(slot) // 8] & 3
+            if state == OPEN:
+                yield slot, self._orphan(slot, now_ns)
+            elif state == SETTLED and (numbers := self._numbers(slot)) is not None and numbers[1] >= queued:
+                yield slot, self._settled(slot, numbers[1])
+
+    def raw(self, slot: int) -> bytes:
+        """The bytes of a slot."""
+        at = self._at(slot % self.slots)
+        return bytes(self._view[at : at + SLOT])
+
+    def queued_slot(self, number: int) -> int:
+        """Where a settlement lies, according to the queue."""
+        return self._words[layout.QUEUE_AT // 8 + number % self.slots]
+
+    def close(self) -> None:
+        """Let go of the memory, and of the lock if it was had."""
+        self._words.release()
+        self._view.release()
+        self._map.close()
+        os.close(self._fd)
+
+    def remove(self) -> None:
+        """Let go of it for ever: everything in it is in the log."""
+        with suppress(FileNotFoundError):
+            self.path.unlink()
+        self.close()
+
+    def _at(self, slot: int) -> int:
+        return self._first + slot * SLOT
+
+    def _settled(self, slot: int, number: int) -> Record | None:
+        generation, state = divmod(self._words[self._at(slot) // 8], 4)
+        numbers = self._numbers(slot)
+        late = self._blob(self._at(slot) + layout.LATE_AT, generation & 0xFFFFFFFF)
+        begun = self._begun(slot, generation)
+        if state != SETTLED or numbers is None or numbers[:2] != (generation, number) or late is None or begun is None:
+            return None
+        _, _, at, amount, status, prompt, cached, completion, requests, delivered, *lost, estimated = numbers
+        settled = Settled(
+            amount=amount,
+            status=status,
+            prompt=prompt,
+            cached=cached,
+            completion=completion,
+            requests=requests,
+            delivered=delivered,
+            lost_prompt=lost[0],
+            lost_completion=lost[1],
+            lost_amount=lost[2],
+            estimated=bool(estimated),
+        )
+        opened_ns, _, opening = begun
+        return record_of(opening, opened_ns, _late(late), settled, at, self.worker)
+
+    def _orphan(self, slot: int, now_ns: int) -> Record | None:
+        """What an open record comes to: its last running usage, at the rates that it began with."""
+        begun = self._begun(slot, self._words[self._at(slot) // 8] >> 2)
+        if begun is None:
+            return None
+        opened_ns, first, opening = begun
+        prompt, completion, cached, delivered, estimated = self._usage(slot, first) or (0, 0, 0, 0, 1)
+        amount = 0 if opening.rates is None else charge(opening.rates, prompt, cached, completion)
+        settled = Settled(
+            amount=amount,
+            prompt=prompt,
+            cached=cached,
+            completion=completion,
+            delivered=delivered,
+            estimated=bool(estimated),
+        )
+        return record_of(opening, opened_ns, Late(ORPHAN), settled, now_ns, self.worker)
+
+    def _begun(self, slot: int, generation: int) -> tuple[int, int, Opening] | None:
+        """When a record began, its first sequence, and what was set down last of how it began."""
+        best: tuple[int, int, int, bytes] | None = None
+        for half in layout.OPENING_AT:
+            at = self._at(slot) + half
+            of, turn, opened_ns, first, length, checksum = OPENING.unpack_from(self._view, at)
+            if of != generation or length > layout.OPENING_ROOM or (best is not None and turn < best[0]):
+                continue
+            text = bytes(self._view[at + OPENING.size : at + OPENING.size + length])
+            if layout.opening_checksum(of, turn, opened_ns, first, text) == checksum:
+                best = turn, opened_ns, first, text
+        return None if best is None else (best[1], best[2], _opening(best[3]))
+
+    def _usage(self, slot: int, first: int) -> tuple[int, int, int, int, int] | None:
+        """The last usage that was set down of the record whose sequence begins at `first`."""
+        best: tuple[int, ...] | None = None
+        for half in (0, 64):
+            packed, checksum = layout.WITH_USAGE.unpack_from(self._view, self._at(slot) + layout.USAGE_AT + half)
+            usage = layout.USAGE.unpack(packed)
+            if zlib.crc32(packed) == checksum and usage[0] >= first and (best is None or usage[0] > best[0]):
+                best = usage
+        return None if best is None else (best[1], best[2], best[3], best[4], best[5])
+
+    def _numbers(self, slot: int) -> tuple[int, ...] | None:
+        packed, checksum = layout.WITH_NUMBERS.unpack_from(self._view, self._at(slot) + layout.NUMBERS_AT)
+        return layout.NUMBERS.unpack(packed) if zlib.crc32(packed) == checksum else None
+
+    def _blob(self, at: int, seed: int) -> bytes | None:
+        length, checksum = BLOB.unpack_from(self._view, at)
+        text = bytes(self._view[at + 8 : at + 8 + length]) if length <= layout.PAGE else b""
+        return text if zlib.crc32(text, seed) == checksum else None
