@@ -7,6 +7,7 @@ import re
 
 import pytest
 from tailrace.proxy.config import defaults
+from tailrace.proxy.configuration import understand
 from tailrace.proxy.settings import Gateway
 from tailrace.worker.sidecar import SidecarRole
 from tree import ROOT, named
@@ -49,6 +50,23 @@ def test_a_place_in_the_code_is_there(file: str, name: str) -> None:
         ]
         assert found, f"{file} has no {name}"
         tree = found[0]
+
+
+BLOCKS = [
+    block
+    for file in ("README.md", "plugins/README.md")
+    for block in re.findall(r"```yaml\n(.*?)```", (ROOT / file).read_text(), re.DOTALL)
+    if ":Tag" not in block and ":Cache" not in block  # plugins of the reader's own
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=[block.split("\n", 1)[0] for block in BLOCKS])
+def test_an_example_passes_the_check(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPSTREAM_TOKEN", "x")
+    block = block.replace("${file:/run/secrets/hop_key}", "a key of sixteen characters")
+    if "listen:" not in block:
+        block += "listen: 127.0.0.1:1\nmodels: {llama-8b: {workers: ['http://127.0.0.1:2']}}\n"
+    understand(block, "README.md")
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"make ([a-z-]+)", README))))
