@@ -75,7 +75,7 @@ def put(plain: Any, record: Record, path: tuple[Step, ...]) -> None:
         if inside and isinstance(step, str) and step in inside[0].fields:
             for key, (field, _) in inside[0].fields.items():
                 if is_required(field) and key != step and key not in plain:
-                    plain[key] = REQUIRED.get(key) or REQUIRED_LISTS[key]
+                    plain[key] = REQUIRED.get(key) or REQUIRED_LISTS.get(key) or "a text of some length"
             shape = inside[0].fields[step][1]
         else:
             inner = shape.inner if isinstance(shape, Bounded) else shape
