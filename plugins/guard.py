@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from tailrace.proxy.asked import CHOICE_FIELDS, ENGINE_DEFAULT, TOKEN_FIELDS, whole_number
 from tailrace.proxy.config import At, AtLeast, setting
 from tailrace.proxy.fault import Reject
 from tailrace.proxy.plugin import Plugin
@@ -15,17 +16,6 @@ if TYPE_CHECKING:
     from tailrace.proxy.body import JsonBody
     from tailrace.proxy.call import Call
     from tailrace.proxy.reply import Reply
-
-# By the name of a route: the fields that bound an answer's tokens. The first is the one that a default is written to.
-_TOKEN_FIELDS = {
-    "chat": ("max_completion_tokens", "max_tokens"),
-    "completions": ("max_tokens",),
-    "responses": ("max_output_tokens",),
-    "messages": ("max_tokens",),
-}
-_CHOICE_FIELDS = {"chat": ("n",), "completions": ("n", "best_of")}
-# What an engine takes where a request names no bound; elsewhere it goes on to the end of the context.
-_ENGINE_DEFAULT = {"completions": 16}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +84,7 @@ class Guard(Plugin[Config]):
             self._check_model(call.model)
         body = call.body
         if body is not None:
-            if self._bounds_tokens and call.route.name in _TOKEN_FIELDS:
+            if self._bounds_tokens and call.route.name in TOKEN_FIELDS:
                 self._bound_tokens(call, body)
             if self.config.max_choices is not None:
                 self._check_choices(call, body, self.config.max_choices)
@@ -110,7 +100,7 @@ class Guard(Plugin[Config]):
 
     def _bound_tokens(self, call: Call, body: JsonBody) -> None:
         tokens, route = self.config.max_tokens, call.route.name
-        fields = _TOKEN_FIELDS[route]
+        fields = TOKEN_FIELDS[route]
         named = False
         for field in fields:
             asked = whole_number(body, field)
@@ -127,26 +117,17 @@ class Guard(Plugin[Config]):
         default = tokens.default
         if default is None:
             assert tokens.cap is not None
-            if _ENGINE_DEFAULT.get(route, tokens.cap + 1) <= tokens.cap:
+            if ENGINE_DEFAULT.get(route, tokens.cap + 1) <= tokens.cap:
                 return
             default = tokens.cap
         call.edit(fields[0], b"%d" % default)
 
     def _check_choices(self, call: Call, body: JsonBody, most: int) -> None:
-        for field in _CHOICE_FIELDS.get(call.route.name, ()):
+        for field in CHOICE_FIELDS.get(call.route.name, ()):
             asked = whole_number(body, field)
             if asked is not None and asked > most:
                 text = f"'{field}' must be at most {most}, got {asked}."
                 raise Reject(400, "invalid_request_error", text, param=field, kind="bad_request")
-
-
-def whole_number(body: JsonBody, field: str) -> int | None:
-    """A field's value, None where it is absent or null; raises Reject(400) where it is anything else."""
-    value: Any = body.get(field)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    text = f"'{field}' must be a whole number."
-    raise Reject(400, "invalid_request_error", text, param=field, kind="bad_request")
 
 
 def _pattern(name: str) -> str:
