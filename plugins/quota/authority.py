@@ -81,9 +81,11 @@ class Authority:
         self._clock = clock
         self._divided = divided
         self._stocks = Stocks(folder / "stocks")
-        self._desks: dict[int, Desk] = {}
+        self._desks: dict[str, Desk] = {}
+        # A process has two while a reload lets old calls end.
+        self._seats: dict[int, set[str]] = {}
         # Processes of an earlier supervisor, which finish their calls.
-        self._foreign: list[Desk] = []
+        self._foreign: dict[str, Desk] = {}
         self._leases: dict[Place, dict[Desk, int]] = {}
         for path in sorted(folder.glob(f"*{SUFFIX}")):
             self._find(path)
@@ -96,21 +98,24 @@ class Authority:
             return
         for at in desk.book.used():
             self._leases.setdefault((desk.words[at + COUNTER], desk.words[at + BEGINS]), {})[desk] = at
-        self._foreign.append(desk)
+        self._foreign[path.name] = desk
 
-    def join(self, seat: int, path: Path) -> None:
-        """The process in a seat has made its book."""
-        for desk in [desk for desk in self._foreign if desk.book.path == path]:
-            self._foreign.remove(desk)
-            self._desks[seat] = desk
-            return
-        self._desks[seat] = Desk(Book.attach(path))
+    def join(self, seat: int, name: str) -> None:
+        """The process in a seat has made a book; raises OSError or ValueError where that is none."""
+        desk = self._foreign.pop(name, None) or Desk(Book.attach(self._folder / Path(name).name))
+        self._desks[name] = desk
+        self._seats.setdefault(seat, set()).add(name)
 
-    def left(self, seat: int) -> None:
-        """The process in a seat is gone: what it has not spent is free again."""
-        desk = self._desks.pop(seat, None)
+    def leave(self, name: str) -> None:
+        """A book is not used any more: what was not spent is free again."""
+        desk = self._desks.pop(name, None)
         if desk is not None:
             self._bury(desk)
+
+    def left(self, seat: int) -> None:
+        """The process in a seat is gone."""
+        for name in self._seats.pop(seat, ()):
+            self.leave(name)
 
     def _bury(self, desk: Desk) -> None:
         for at in list(desk.book.used()):
@@ -119,14 +124,13 @@ class Authority:
 
     def sweep(self) -> None:
         """Forget windows that are over, and take back what processes had that an earlier supervisor left behind."""
-        for desk in [desk for desk in self._foreign if desk.book.abandoned()]:
-            self._foreign.remove(desk)
-            self._bury(desk)
+        for name in [name for name, desk in self._foreign.items() if desk.book.abandoned()]:
+            self._bury(self._foreign.pop(name))
         self._stocks.sweep(self._clock.now())
 
-    def lease(self, seat: int, counter: Counter, need: int) -> Granted | Exhausted | Short:
-        """Let the process in a seat spend at least `need` more of a counter; raises KeyError where none has joined."""
-        desk = self._desks[seat]
+    def lease(self, name: str, counter: Counter, need: int) -> Granted | Exhausted | Short:
+        """Let the holder of a book spend at least `need` more of a counter; raises KeyError where none has joined."""
+        desk = self._desks[name]
         window = self._window(counter)
         mark = mark_of(counter.name)
         place = mark, window.begins
@@ -181,9 +185,9 @@ class Authority:
         words, at = lease[0].words, lease[1]
         return words[at + GRANTED] - words[at + RETURNED] > words[at + SPENT]
 
-    def close(self, seat: int, at: int) -> None:
-        """The process in a seat does not touch a slot any more."""
-        self._settle(self._desks[seat], at)
+    def close(self, name: str, at: int) -> None:
+        """The holder of a book does not touch a slot any more."""
+        self._settle(self._desks[name], at)
 
     def _settle(self, desk: Desk, at: int) -> None:
         words = desk.words
@@ -206,6 +210,6 @@ class Authority:
 
     def close_books(self) -> None:
         """End; everything stays where it is for the next authority."""
-        for desk in (*self._desks.values(), *self._foreign):
+        for desk in (*self._desks.values(), *self._foreign.values()):
             desk.book.close()
         self._stocks.close()

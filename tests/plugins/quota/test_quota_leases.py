@@ -35,10 +35,10 @@ class Process:
         )
         self.wanted: list[Counter] = []
         self.held: list[tuple[Counter, Lease, int, int]] = []
-        host.authority.join(seat, self.book.path)
+        host.authority.join(seat, self.book.path.name)
 
     def _close(self, at: int) -> None:
-        self.host.authority.close(self.seat, at)
+        self.host.authority.close(self.book.path.name, at)
 
     def spend(self, counter: Counter, amount: int) -> bool:
         """One call takes an amount, asking where its process has not enough."""
@@ -59,7 +59,7 @@ class Process:
         return True
 
     def ask(self, counter: Counter, need: int) -> None:
-        answer = self.host.authority.lease(self.seat, counter, need)
+        answer = self.host.authority.lease(self.book.path.name, counter, need)
         assert not isinstance(answer, Short)
         self.purse.hear(counter, answer)
 
@@ -101,7 +101,7 @@ class Host:
         self.authority.close_books()
         self.authority = Authority(self.folder, self.time.clock())
         for process in self.processes:
-            self.authority.join(process.seat, process.book.path)
+            self.authority.join(process.seat, process.book.path.name)
 
     def close(self) -> None:
         for process in self.processes:
@@ -215,7 +215,7 @@ def test_a_limit_lowered_and_raised_while_it_is_in_use(tmp_path: Path) -> None:
     assert sum(process.spend(SMALL, 1) for _ in range(9)) == 7
     assert process.purse.refusal(SMALL) is not None
     raised = Counter(SMALL.name, 12, "minute")
-    assert isinstance(host.authority.lease(0, raised, 1), Granted)
+    assert isinstance(host.authority.lease(process.book.path.name, raised, 1), Granted)
     lowered = Counter(SMALL.name, 3, "minute")
-    assert isinstance(host.authority.lease(0, lowered, 1), Exhausted)
+    assert isinstance(host.authority.lease(process.book.path.name, lowered, 1), Exhausted)
     host.close()

@@ -1,0 +1,127 @@
+"""How a process gets leases: one question to its host's authority for all that is wanted at the moment."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import astuple
+from typing import Any, Final
+
+from tailrace.plugins.quota.authority import Counter
+from tailrace.plugins.quota.book import Book
+from tailrace.plugins.quota.part import heard
+from tailrace.plugins.quota.purse import Lease, Purse
+from tailrace.proxy.control import Gone, Refused
+from tailrace.proxy.ground import Ground
+
+log = logging.getLogger("tailrace")
+_SWEEP: Final = 0.1
+
+
+class Unanswered(Exception):  # noqa: N818 - an event of every outage
+    """The authority did not answer in time, or does not know."""
+
+
+class Asking:
+    """A process's purse and the questions that keep it filled."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self.book = Book.create(ground.places.shared / "quota")
+        self.purse = Purse(self.book, self._refill, self._given_up)
+        self._wanted: dict[str, tuple[Counter, int]] = {}
+        self._under_way: dict[str, asyncio.Future[None]] = {}
+        self._slots: list[int] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._flushing = False
+
+    async def join(self) -> None:
+        """Tell the authority of this process's book."""
+        await self._ground.ask("join", book=self.book.path.name)
+
+    async def fetch(self, wants: Sequence[tuple[Counter, int]], wait: float) -> None:
+        """Ask for what is short, together with whoever else is asking; raises Unanswered."""
+        waiting = []
+        for counter, need in wants:
+            found = self._wanted.get(counter.name)
+            self._wanted[counter.name] = counter, need + (found[1] if found is not None else 0)
+            if counter.name not in self._under_way:
+                self._under_way[counter.name] = asyncio.get_running_loop().create_future()
+            waiting.append(self._under_way[counter.name])
+        self._flush_soon()
+        done, pending = await asyncio.wait(waiting, timeout=wait)
+        if pending or any(future.exception() is not None for future in done):
+            raise Unanswered
+
+    def _refill(self, lease: Lease) -> None:
+        name = lease.counter.name
+        if name not in self._under_way:
+            self._wanted[name] = lease.counter, 1
+            self._under_way[name] = asyncio.get_running_loop().create_future()
+            self._flush_soon()
+
+    def _given_up(self, at: int) -> None:
+        self._slots.append(at)
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        slots, self._slots = self._slots, []
+        wanted, self._wanted = self._wanted, {}
+        futures = {name: self._under_way.pop(name) for name in wanted}
+        if slots:
+            self._spawn(self._close(slots))
+        if wanted:
+            self._spawn(self._lease(list(wanted.values()), futures))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _close(self, slots: list[int]) -> None:
+        try:
+            await self._ground.ask("close", book=self.book.path.name, slots=slots)
+        except (Refused, Gone):
+            log.debug("%d leases are given back when this process ends", len(slots))
+
+    async def _lease(self, wants: list[tuple[Counter, int]], futures: dict[str, asyncio.Future[None]]) -> None:
+        answers: list[Any] = []
+        try:
+            answers = await self._ground.ask(
+                "lease", book=self.book.path.name, wants=[[astuple(counter), need] for counter, need in wants]
+            )
+        except (Refused, Gone) as error:
+            log.debug("no leases: %r", error)
+        for number, (counter, _) in enumerate(wants):
+            answer = heard(answers[number]) if answers else None
+            future = futures[counter.name]
+            if answer is None:
+                self.purse.unheard(counter)
+                future.set_exception(Unanswered())
+                future.exception()  # nobody may be waiting
+            else:
+                self.purse.hear(counter, answer)
+                future.set_result(None)
+
+    async def sweep(self) -> None:
+        """Give back what lies idle, for as long as the process serves."""
+        while True:
+            await asyncio.sleep(_SWEEP)
+            self.purse.sweep()
+
+    async def leave(self) -> None:
+        """End: whatever was not spent is given back."""
+        for task in self._tasks:
+            task.cancel()
+        try:
+            await self._ground.ask("leave", book=self.book.path.name)
+        except (Refused, Gone):
+            log.debug("the book is given back to the next authority")
+        self.book.close()
