@@ -11,6 +11,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from tailrace.proxy.blame import own_failure
+from tailrace.proxy.pipeline import ChainError
+
 if TYPE_CHECKING:
     from tailrace.proxy.pipeline import Link
 
@@ -48,9 +51,7 @@ class Holding:
     def _ended(self, error: BaseException | None) -> None:
         name = self._link.name
         if not self._begun.done():
-            self._begun.set_exception(
-                error if isinstance(error, Exception) else RuntimeError(f"plugin '{name}': {error!r}")
-            )
+            self._begun.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
         elif not self._closing:
             log.error("plugin '%s' ended while it was in use: what it held is gone", name, exc_info=error)
             self._failed(name)
@@ -81,12 +82,15 @@ class Holdings:
         self._all: list[Holding] = []
 
     async def begin(self, links: Iterable[Link]) -> None:
-        """Start plugins one after the other; on an error those that have begun are closed again."""
+        """Start plugins one after the other; raises ChainError after those that have begun are closed again."""
         try:
             for link in links:
                 holding = Holding(link, self._failed)
                 self._all.append(holding)
-                await holding.begun()
+                try:
+                    await holding.begun()
+                except Exception as error:
+                    raise ChainError(f"plugin '{link.name}' could not start: {own_failure(error)}") from error
         except BaseException:
             await self.close()
             raise

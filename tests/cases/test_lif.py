@@ -9,6 +9,7 @@ import orjson
 import pytest
 from fakes import GOOD, RawClient, Upstream, chat_chunk, chunked, decoded, gateway, run, sse_head, yaml_for
 from tailrace.proxy.fault import Reject
+from tailrace.proxy.pipeline import ChainError
 from tailrace.proxy.plugin import Plugin
 
 from cases.scene import CHAT, DONE, FINISH, PATH, ROLE, STREAM, scene, until
@@ -177,7 +178,7 @@ def test_LIF_04_a_configuration_that_cannot_be_loaded_changes_nothing():
     async def body():
         async with scene(GOOD) as s:
             chain = s.process.service.chain
-            with pytest.raises(RuntimeError):
+            with pytest.raises(ChainError, match=r"plugin '.*:WillNotStart' could not start: RuntimeError: no \(at "):
                 await s.process.load(decoded(yaml_for(s.upstream, plugins=f"[{__name__}:WillNotStart]")))
             assert s.process.service.chain is chain
             assert (await s.ask(CHAT)).status == 200

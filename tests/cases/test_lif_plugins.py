@@ -11,6 +11,7 @@ import orjson
 import pytest
 from fakes import GOOD, RawClient, Upstream, decoded, gateway, run, yaml_for
 from tailrace.proxy import holding
+from tailrace.proxy.pipeline import ChainError
 from tailrace.proxy.plugin import Plugin
 
 from cases.scene import CHAT, PATH, until
@@ -247,7 +248,8 @@ def test_LIF_04_a_plugin_that_does_not_start_refuses_the_configuration_and_close
     async def body():
         async with Upstream(GOOD) as upstream:
             async with gateway(yaml_for(upstream)) as process:
-                with lives(fails_at_the_start), pytest.raises(ExceptionGroup):
+                said = f"plugin '{__name__}:Lives' could not start: .*fails_at_the_start"
+                with lives(fails_at_the_start), pytest.raises(ChainError, match=said):
                     await process.load(decoded(yaml_for(upstream, plugins=PLUGINS)))
                 with lives(hangs_at_the_start):
                     with pytest.raises(TimeoutError):

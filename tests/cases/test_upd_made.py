@@ -76,9 +76,9 @@ def test_UPD_04_its_plugin_has_failed(case, caplog):
     async def body():
         async with scene(b"", plugins=f"[cases.witness:Witness, {__name__}:Makes]") as s:
             answer = await s.ask(CHAT)
-            assert (answer.status, answer.complete) == (500, True)
-            assert answer.json()["error"]["code"] == "internal_error"
-            assert (await s.outcome()).status == 500
+            assert (answer.status, answer.complete) == (503, True)
+            assert answer.json()["error"]["code"] == "plugin_unavailable"
+            assert (await s.outcome()).status == 503
         assert f"plugin '{__name__}:Makes' failed" in caplog.text
         assert case[1] in caplog.text
 

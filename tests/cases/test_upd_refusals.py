@@ -81,7 +81,7 @@ def test_UPD_04_the_client_gets_an_answer_or_an_end_and_nothing_is_held(plugin: 
                             answer: Any = await client.post(CHAT, ASK)
                         except (asyncio.IncompleteReadError, ConnectionError):
                             answer = None
-                assert answer is None or answer.status == 500
+                assert answer is None or answer.status in (500, 503)
                 await asyncio.sleep(0.05)
                 service = process.service
                 assert (service.active, service.memory.used) == (0, 0)

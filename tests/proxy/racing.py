@@ -158,6 +158,7 @@ class Course:
         monkeypatch.setattr(answers, "request", lambda call, attempt: (b"head", b"body"))
         self.workers = [FakeWorker(name) for name in workers]
         self.recorder = Recorder()
+        self.failures: list[str] = []
         chain = SimpleNamespace(
             pipeline=Pipeline.of([Link(plugin, "test") for plugin in (*plugins, self.recorder, InOrder())]),
             timeouts=SimpleNamespace(first_content=lambda size: 10.0, unary=600.0),
@@ -176,7 +177,9 @@ class Course:
             tries=[],
             stride=SimpleNamespace(within=lambda work, *args: work(*args)),
             tried_before=0,
-            client=SimpleNamespace(loop=asyncio.get_running_loop()),
+            client=SimpleNamespace(
+                loop=asyncio.get_running_loop(), service=SimpleNamespace(plugin_failed=self.failures.append)
+            ),
             route=SimpleNamespace(dialect=CHAT, entry=None, expects=b"", anthropic=False, text_answers=False),
         )
         self.race = Race(self.call)

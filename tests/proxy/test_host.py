@@ -41,7 +41,7 @@ def test_a_part_that_fails_refuses_and_goes_on(tmp_path: Path, caplog: pytest.Lo
     async def body() -> None:
         async with gateway(chain(tmp_path, "- counted:Counted: {}")) as process:
             url = process.doors[0].shown
-            assert await next_of(url, "fail") == 500
+            assert await next_of(url, "fail") == 503
             assert await next_of(url) == [0, 1]
 
     run(body())
