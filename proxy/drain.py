@@ -65,7 +65,7 @@ def _let_go(service: Service) -> bool:
     for connection in tuple(service.connections):
         if connection.quiet:
             connection.transport.close()
-    return bool(service.active)
+    return bool(service.active or service.listening)
 
 
 def _end(connection: ClientConnection) -> None:

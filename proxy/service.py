@@ -45,6 +45,9 @@ class Service:
         self.watched = False
         self.ready = True
         self.active = 0
+        """Calls that are being served."""
+        self.listening = 0
+        """Feeds that are being read, which end when their readers want: no calls, though they come as such."""
         self._prefix = "req_" + os.urandom(6).hex()
         self._count = 0
         self._retiring: dict[int, tuple[Chain, Holdings]] = {}
@@ -98,6 +101,16 @@ class Service:
 
     def began(self) -> None:
         """A call begins to be served."""
+        self.active += 1
+
+    def began_to_listen(self) -> None:
+        """A call turns out to be the reading of a feed."""
+        self.active -= 1
+        self.listening += 1
+
+    def ended_listening(self) -> None:
+        """The reading is over: its end is that of a call."""
+        self.listening -= 1
         self.active += 1
 
     def refused(self, fault: Fault) -> None:

@@ -124,7 +124,7 @@ class SidecarProcess(RelayProcess[Worker]):
             async with asyncio.timeout(self.settings.pre_stop):
                 await hurry.wait()
         except TimeoutError:
-            while self.service.active > self.feed.subscribers:  # noqa: ASYNC110 - a count, at the end of a life
+            while self.service.active:  # noqa: ASYNC110 - a count, at the end of a life
                 await asyncio.sleep(LOOK)
         self.feed.close()
 

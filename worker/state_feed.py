@@ -73,6 +73,7 @@ class StateFeed:
         me = _Subscriber()
         self._subscribers.add(me)
         service = call.client.service
+        service.began_to_listen()
         told: object = None
         try:
             while True:
@@ -85,6 +86,7 @@ class StateFeed:
                 await me.wait()
         finally:
             self._subscribers.discard(me)
+            service.ended_listening()
 
     def _wake(self, urgent: bool) -> None:
         for subscriber in self._subscribers:

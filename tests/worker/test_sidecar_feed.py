@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 from fakes import RawClient, run, until
+from scrape import Scrape
 from sidecars import CHAT, HELLO, KEY, HeldEngine, found, hop, sidecar, simulated, url_of, worker_settings
 from tailrace.proxy.watch.feed import PATH
 from tailrace.worker import state_feed
@@ -47,6 +48,8 @@ def test_a_subscriber_hears_at_once_and_then_of_changes():
             async with RawClient(url) as client, RawClient(url) as one, RawClient(url) as two:
                 reader, task = reading(client)
                 await until(lambda: reader.told)
+                assert process.service.active == 0
+                assert Scrape(process).value("requests_active") == 0
                 first = reader.told[0]
                 assert (first["ready"], first["dead"], first["draining"]) == (True, False, False)
                 assert (first["running"], first["waiting"], first["queued"]) == (0, 0, 0)
