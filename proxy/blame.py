@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import traceback
@@ -12,13 +13,13 @@ _FRAMES: Final = 4
 _NOT_THEIRS: Final = (
     "<frozen importlib",
     str(Path(importlib.__file__).parent),
-    functools.__file__,
+    *(module.__file__ for module in (contextlib, functools)),
     str(Path(__file__).parent),
 )
 
 
 def own_failure(error: BaseException) -> str:
-    """An exception with the places it passed, innermost first, less those of Python's importing and of the core."""
+    """An exception with the places it passed, innermost first, less those of what called it."""
     frames = traceback.extract_tb(error.__traceback__)[::-1]
     theirs = [frame for frame in frames if not frame.filename.startswith(_NOT_THEIRS)][:_FRAMES]
     places = " < ".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in theirs)

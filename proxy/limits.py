@@ -102,4 +102,4 @@ class Limits:
     def check(self) -> Iterable[At]:
         """A body that could never be held."""
         if self.body > self.body_memory:
-            yield At("a body of this size would not fit into `body_memory`, which all bodies share", "body")
+            yield At("`body` is above `body_memory`, which all bodies share", "body")

@@ -84,7 +84,7 @@ def test_BOD_08_decoded_bodies_count():
             await conn.wait_closed()
 
         data = gzip.compress(b'{"model":"m","messages":[],"x":"' + b"0123456789" * 90_000 + b'"}')
-        async with scene(silent, more="limits: {body_memory: 1MiB}") as s:
+        async with scene(silent, more="limits: {body: 1MiB, body_memory: 1MiB}") as s:
             client = await s.client()
             await client.request("POST", PATH, data, {"content-encoding": "gzip"})
             await s.upstream.asked()

@@ -21,7 +21,7 @@ def route(path: str, methods: str = "[POST]") -> str:
 
 
 CASES = {
-    "a body above all bodies": (GATEWAY + "limits: {body: 2GiB}", "4: limits.body: a body of this size would not fit into `body_memory`, which all bodies share"),
+    "a body above all bodies": (GATEWAY + "limits: {body: 2GiB}", "4: limits.body: `body` is above `body_memory`, which all bodies share"),
     "stale before the next report": (GATEWAY + "stale: 1ms", '4: stale: must be above 500ms, got "1ms"'),
     "a model without a name": (GATEWAY + "  '': {workers: ['http://127.0.0.1:1']}", "4: models: must not be empty, got empty text"),
     "as nothing": (GATEWAY.replace("{workers", "{as: '', workers"), '3: models.m.as: must not be empty, got empty text'),

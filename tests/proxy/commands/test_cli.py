@@ -153,7 +153,12 @@ def test_plugin_that_cannot_start_is_told_and_nothing_is_left(tmp_path: Path, mo
         async with serving(tmp_path, yaml, ready=False) as it:
             assert await it.end() == 1
             assert it.out == []
-            assert "tailrace: [Errno 2] No such file or directory: 'keys.yaml'" in it.log
+            (told,) = [line for line in it.log if line.startswith("tailrace: ")]
+            assert told.startswith(
+                "tailrace: plugin 'broken_start:Broken' could not start: FileNotFoundError: [Errno 2] "
+                f"No such file or directory: 'keys.yaml' (at {tmp_path}/broken_start.py:"
+            )
+            assert told.endswith(" in running)")
 
     run(body())
 
