@@ -1,0 +1,192 @@
+"""The keeper: a thread beside the processes that makes what they settled durable, and settles what the dead left open.
+
+Each round takes the new settlements of all rings, writes them to the log as one batch, and only then lets the rings use
+those slots again. So whatever fails (a full disk, the keeper itself) fails before anything is forgotten, and the next
+round, or the next keeper, does it again. The log says which records it has, for the one that was killed in between.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from tailrace.proxy.ledger.ages import Ages
+from tailrace.proxy.ledger.log import Log
+from tailrace.proxy.ledger.record import ORPHAN, Record
+from tailrace.proxy.ledger.ring import PREFIX
+from tailrace.proxy.ledger.slots import NoRing, Slots
+
+log = logging.getLogger("tailrace")
+
+PERIOD = 0.01
+"""Half of the 20 ms within which a settlement begins to be made durable: a late wake-up has the other half."""
+
+_MOST = 20_000
+_PATIENCE = 100
+"""Rounds for which a settlement may be unreadable: longer than any processor holds back a store."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What one round has of one ring."""
+
+    ring: Slots
+    records: list[Record]
+    durable: int
+    done: bool = False
+
+
+class Keeper:
+    """Everything is done in `round`, on its own thread between `start` and `close`; the rest may be read from any."""
+
+    def __init__(self, shared: Path, ledger: Log, *, period: float = PERIOD) -> None:
+        self.log = ledger
+        self.ages = Ages()
+        self.orphans = 0
+        self.records = 0
+        self.trouble = ""
+        """Why nothing can be made durable now; empty while all is well."""
+        self._shared = shared
+        self._period = period
+        self._rings: dict[str, Slots] = {}
+        self._refused_by_gone = 0
+        self._strange: set[str] = set()
+        self._unreadable: dict[str, int] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._find()
+        # The one before may have been killed between the log and the ring.
+        self._known = ledger.recent(sum(ring.slots for ring in self._rings.values())) if self._rings else set()
+
+    def start(self) -> None:
+        """Begin to go round."""
+        self._thread = threading.Thread(target=self._run, name="tailrace-ledger", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """One round more, and an end; what could not be written stays in its ring for the next keeper."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._go_round()
+        for ring in self._rings.values():
+            ring.close()
+        self._rings.clear()
+        self.log.close()
+
+    @property
+    def refused(self) -> int:
+        """How often a process had no slot for a record."""
+        return self._refused_by_gone + sum(ring.refused for ring in tuple(self._rings.values()))
+
+    @property
+    def waiting(self) -> int:
+        """How many settlements are not durable yet."""
+        return sum(ring.settled - ring.durable for ring in tuple(self._rings.values()))
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._period):
+            self._go_round()
+
+    def _go_round(self) -> None:
+        try:
+            self.round()
+        except OSError as error:
+            self._fail(error.strerror or str(error))
+        except Exception as error:
+            log.exception("the ledger's keeper failed, and tries again")
+            self._fail(f"{type(error).__name__}: {error}")
+
+    def _fail(self, why: str) -> None:
+        if not self.trouble:
+            log.error("the ledger cannot be written: %s; what is settled waits in memory", why)
+        self.trouble = f"the ledger cannot be written: {why}"
+
+    def round(self) -> int:
+        """Make durable what is settled, and how many records that were; raises OSError, and then nothing is lost."""
+        self._find()
+        taken = [self._take(ring) for ring in tuple(self._rings.values())]
+        fresh = [record for each in taken for record in each.records if record.charge_key not in self._known]
+        if fresh:
+            self.log.append([_encode(record) for record in fresh])
+            now = time.time_ns()
+            for record in fresh:
+                if record.ending == ORPHAN:
+                    self.orphans += 1
+                else:
+                    self.ages.add(now - record.settled_ns)
+            self.records += len(fresh)
+        else:
+            self.log.close_if_due()
+        for each in taken:
+            each.ring.durable = each.durable
+            if each.done:
+                self._forget(each.ring)
+        if self.trouble:
+            log.warning("the ledger is written again")
+            self.trouble = ""
+        return len(fresh)
+
+    def _find(self) -> None:
+        """Take up rings that are new, and clear away what was killed before it was one."""
+        for entry in os.scandir(self._shared):
+            if entry.name in self._rings or entry.name in self._strange or not entry.name.startswith(PREFIX):
+                continue
+            try:
+                self._rings[entry.name] = Slots(Path(entry.path))
+            except FileNotFoundError:
+                continue
+            except (NoRing, OSError, ValueError) as error:
+                self._strange.add(entry.name)
+                log.error("the ledger leaves %s alone: %s", entry.path, error)
+
+    def _take(self, ring: Slots) -> _Taken:
+        # In this order: what a process settles after it was seen alive is the next round's.
+        dead = ring.dead()
+        settled = ring.settled
+        number = ring.durable
+        taken = _Taken(ring, [], number)
+        while number < settled and len(taken.records) < _MOST:
+            record = ring.settlement(number)
+            if record is None and not self._give_up(ring, ring.queued_slot(number), number):
+                return taken
+            if record is not None:
+                taken.records.append(record)
+            number += 1
+        taken.durable = number
+        if dead and number == settled:
+            for slot, record in ring.left_open(time.time_ns()):
+                if record is None:
+                    self._set_aside(ring, slot)
+                else:
+                    taken.records.append(record)
+            taken.done = True
+        return taken
+
+    def _give_up(self, ring: Slots, slot: int, number: int) -> bool:
+        """Whether a settlement that cannot be read will never be; its bytes are kept then."""
+        place = f"{ring.ident}-{number}"
+        self._unreadable[place] = self._unreadable.get(place, 0) + 1
+        if self._unreadable[place] < _PATIENCE:
+            return False
+        del self._unreadable[place]
+        self._set_aside(ring, slot)
+        return True
+
+    def _set_aside(self, ring: Slots, slot: int) -> None:
+        """Keep the bytes of a record that memory has damaged, for a person to look at."""
+        path = self.log.folder / f"damaged-{ring.ident}-{slot}.bin"
+        path.write_bytes(ring.raw(slot))
+        log.error("a record of process %d was damaged in memory, and is kept in %s", ring.pid, path)
+
+    def _forget(self, ring: Slots) -> None:
+        del self._rings[ring.path.name]
+        self._refused_by_gone += ring.refused
+        ring.remove()

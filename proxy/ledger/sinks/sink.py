@@ -1,0 +1,114 @@
+"""What a sink is: records by charge key, how far a ledger was shipped, and the heads that it has sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+from tailrace.proxy.ledger.chain import Head
+from tailrace.proxy.ledger.record import Record
+from tailrace.proxy.ledger.verify import Seal
+
+
+class Down(Exception):  # noqa: N818 - a fact about the sink
+    """The sink cannot be reached or does not answer; it may have done what it was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a ledger was shipped: to this place of a segment."""
+
+    segment: int
+    offset: int
+    records: int
+
+
+class Sink(Protocol):
+    """A store of records; every method raises Down. Used from one thread."""
+
+    def position(self, ledger: str) -> Position:
+        """How far a ledger was shipped; the beginning where it never was."""
+
+    def store(self, ledger: str, records: Sequence[Record], position: Position | None, head: Head | None) -> None:
+        """Take records and, where given, the position behind them and the head there to seal: all or nothing.
+
+        Records whose charge key it has stay as they are.
+        """
+
+    def seals(self, ledger: str) -> dict[int, Seal]:
+        """The sealed heads of a ledger's segments."""
+
+    def drop(self, ledger: str, segment: int) -> None:
+        """Note that a segment is deleted on purpose."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+COLUMNS: tuple[tuple[str, str], ...] = (
+    ("charge_key", "text"),
+    ("ledger", "text"),
+    ("opened_ns", "bigint"),
+    ("settled_ns", "bigint"),
+    ("call", "text"),
+    ("tenant", "text"),
+    ("key", "text"),
+    ("tags", "text"),
+    ("model", "text"),
+    ("deployment", "text"),
+    ("echoed_model", "text"),
+    ("class", "text"),
+    ("route", "text"),
+    ("status", "bigint"),
+    ("ending", "text"),
+    ("prompt", "bigint"),
+    ("cached", "bigint"),
+    ("completion", "bigint"),
+    ("requests", "bigint"),
+    ("amount", "bigint"),
+    ("currency", "text"),
+    ("price_version", "text"),
+    ("estimated", "boolean"),
+    ("unpriced", "boolean"),
+    ("lost_prompt", "bigint"),
+    ("lost_completion", "bigint"),
+    ("lost_amount", "bigint"),
+    ("delivered", "bigint"),
+    ("worker", "text"),
+    ("v", "bigint"),
+)
+"""Of the table of records, as both stores have it."""
+
+RECORDS = "tailrace_ledger"
+SEALS = "tailrace_ledger_seals"
+POSITIONS = "tailrace_ledger_positions"
+
+TABLES = (
+    f"create table if not exists {RECORDS} ("
+    + ", ".join(f"{name} {kind} not null" for name, kind in COLUMNS)
+    + ", primary key (charge_key))",
+    f"create table if not exists {SEALS} (ledger text not null, segment bigint not null, records bigint not null, "
+    "hash text not null, dropped boolean not null default false, primary key (ledger, segment))",
+    f"create table if not exists {POSITIONS} (ledger text not null primary key, segment bigint not null, "
+    "place bigint not null, records bigint not null)",
+    f"create index if not exists {RECORDS}_settled on {RECORDS} (settled_ns)",
+)
+
+
+def rows(records: Iterable[Record], ledger: str) -> list[tuple[Any, ...]]:
+    """Records as the table of both stores has them."""
+    return [_row(record, ledger) for record in records]
+
+
+def _row(record: Record, ledger: str) -> tuple[Any, ...]:
+    plain = msgspec.to_builtins(record)
+    plain["tags"] = msgspec.json.encode(record.tags).decode()
+    plain["ledger"] = ledger
+    # PostgreSQL's text cannot hold the one character.
+    return tuple(_without_null(plain[name]) for name, _ in COLUMNS)
+
+
+def _without_null(value: Any) -> Any:
+    return value.replace("\0", "�") if isinstance(value, str) else value

@@ -1,0 +1,99 @@
+"""Records in an SQLite file beside the log: the default, for one host."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tailrace.proxy.ledger.chain import Head
+from tailrace.proxy.ledger.record import Record
+from tailrace.proxy.ledger.sinks.sink import COLUMNS, POSITIONS, RECORDS, SEALS, TABLES, Down, Position, rows
+from tailrace.proxy.ledger.verify import Seal
+
+NAME = "ledger.db"
+_BUSY = 5.0
+_NAMES = ", ".join(name for name, _ in COLUMNS)
+_INSERT = f"insert into {RECORDS} ({_NAMES}) values ({', '.join('?' * len(COLUMNS))}) on conflict do nothing"  # noqa: S608
+_SEAL = (
+    f"insert into {SEALS} (ledger, segment, records, hash) values (?, ?, ?, ?) "  # noqa: S608
+    "on conflict (ledger, segment) do update set records = excluded.records, hash = excluded.hash "
+    f"where excluded.records >= {SEALS}.records"
+)
+_MOVE = (
+    f"insert into {POSITIONS} values (?, ?, ?, ?) on conflict (ledger) do update "  # noqa: S608
+    "set segment = excluded.segment, place = excluded.place, records = excluded.records"
+)
+_DROP = f"update {SEALS} set dropped = true where ledger = ? and segment = ?"  # noqa: S608
+
+
+class SqliteSink:
+    """A sink in a file; it is opened when it is first needed, and again after a failure."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self._path = path
+        self._read_only = read_only
+        self._connection: sqlite3.Connection | None = None
+
+    def position(self, ledger: str) -> Position:
+        """How far a ledger was shipped."""
+        with self._asking() as connection:
+            query = f"select segment, place, records from {POSITIONS} where ledger = ?"  # noqa: S608
+            row = connection.execute(query, (ledger,)).fetchone()
+        return Position(*row) if row else Position(1, 0, 0)
+
+    def store(self, ledger: str, records: Sequence[Record], position: Position | None, head: Head | None) -> None:
+        """Take records, the position and the head."""
+        with self._asking() as connection:
+            connection.execute("begin immediate")
+            connection.executemany(_INSERT, rows(records, ledger))
+            if head is not None:
+                connection.execute(_SEAL, (ledger, head.segment, head.records, head.hash))
+            if position is not None:
+                connection.execute(_MOVE, (ledger, position.segment, position.offset, position.records))
+            connection.execute("commit")
+
+    def seals(self, ledger: str) -> dict[int, Seal]:
+        """The sealed heads."""
+        with self._asking() as connection:
+            query = f"select segment, records, hash, dropped from {SEALS} where ledger = ?"  # noqa: S608
+            found = connection.execute(query, (ledger,)).fetchall()
+        return {segment: Seal(records, mark, bool(dropped)) for segment, records, mark, dropped in found}
+
+    def drop(self, ledger: str, segment: int) -> None:
+        """Note that a segment is deleted."""
+        with self._asking() as connection:
+            connection.execute(_DROP, (ledger, segment))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    @contextmanager
+    def _asking(self) -> Iterator[sqlite3.Connection]:
+        try:
+            if self._connection is None:
+                self._connection = self._opened()
+            yield self._connection
+        except (sqlite3.Error, OSError) as error:
+            self.close()
+            raise Down(f"{self._path}: {error}") from error
+
+    def _opened(self) -> sqlite3.Connection:
+        mode = "ro" if self._read_only else "rwc"
+        connection = sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=_BUSY,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        if not self._read_only:
+            connection.execute("pragma journal_mode = wal")
+            connection.execute("pragma synchronous = full")
+            for table in TABLES:
+                connection.execute(table)
+        return connection
