@@ -16,7 +16,10 @@ from tailrace.proxy.control import Gone, Refused
 from tailrace.proxy.ground import Ground
 
 log = logging.getLogger("tailrace")
+Want = tuple[Counter, int, int]
+"""What all that wait for a counter need of it, and the least that one of them does."""
 _SWEEP: Final = 0.1
+_TURNS: Final = 3
 
 
 class Unanswered(Exception):  # noqa: N818 - an event of every outage
@@ -30,7 +33,7 @@ class Asking:
         self._ground = ground
         self.book = Book.create(ground.places.shared / "quota")
         self.purse = Purse(self.book, self._refill, self._given_up)
-        self._wanted: dict[str, tuple[Counter, int]] = {}
+        self._wanted: dict[str, Want] = {}
         self._under_way: dict[str, asyncio.Future[None]] = {}
         self._slots: list[int] = []
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -45,19 +48,27 @@ class Asking:
         waiting = []
         for counter, need in wants:
             found = self._wanted.get(counter.name)
-            self._wanted[counter.name] = counter, need + (found[1] if found is not None else 0)
+            all_need, least = (0, need) if found is None else found[1:]
+            # Whoever fills a lease up needs nothing by itself.
+            self._wanted[counter.name] = counter, all_need + need, min(least or need, need)
             if counter.name not in self._under_way:
                 self._under_way[counter.name] = asyncio.get_running_loop().create_future()
             waiting.append(self._under_way[counter.name])
         self._flush_soon()
         done, pending = await asyncio.wait(waiting, timeout=wait)
+        for _ in range(_TURNS):
+            if not pending:
+                break
+            # A loop that was busy meanwhile has not looked yet at what has arrived.
+            await asyncio.sleep(0)
+            done, pending = await asyncio.wait(waiting, timeout=0)
         if pending or any(future.exception() is not None for future in done):
             raise Unanswered
 
     def _refill(self, lease: Lease) -> None:
         name = lease.counter.name
         if name not in self._under_way:
-            self._wanted[name] = lease.counter, 1
+            self._wanted[name] = lease.counter, 0, 0
             self._under_way[name] = asyncio.get_running_loop().create_future()
             self._flush_soon()
 
@@ -91,15 +102,17 @@ class Asking:
         except (Refused, Gone):
             log.debug("%d leases are given back when this process ends", len(slots))
 
-    async def _lease(self, wants: list[tuple[Counter, int]], futures: dict[str, asyncio.Future[None]]) -> None:
+    async def _lease(self, wants: list[Want], futures: dict[str, asyncio.Future[None]]) -> None:
         answers: list[Any] = []
         try:
             answers = await self._ground.ask(
-                "lease", book=self.book.path.name, wants=[[astuple(counter), need] for counter, need in wants]
+                "lease",
+                book=self.book.path.name,
+                wants=[self._lacking(*want) for want in wants],
             )
         except (Refused, Gone) as error:
             log.debug("no leases: %r", error)
-        for number, (counter, _) in enumerate(wants):
+        for number, (counter, _, _) in enumerate(wants):
             answer = heard(answers[number]) if answers else None
             future = futures[counter.name]
             if answer is None:
@@ -109,6 +122,11 @@ class Asking:
             else:
                 self.purse.hear(counter, answer)
                 future.set_result(None)
+
+    def _lacking(self, counter: Counter, need: int, least: int) -> list[Any]:
+        """What the authority is asked for, beyond what the lease still has."""
+        room = self.purse.room(counter)
+        return [astuple(counter), max(0, need - room), max(0, least - room)]
 
     async def sweep(self) -> None:
         """Give back what lies idle, for as long as the process serves."""

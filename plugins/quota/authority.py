@@ -128,8 +128,13 @@ class Authority:
             self._bury(self._foreign.pop(name))
         self._stocks.sweep(self._clock.now())
 
-    def lease(self, name: str, counter: Counter, need: int) -> Granted | Exhausted | Short:
-        """Let the holder of a book spend at least `need` more of a counter; raises KeyError where none has joined."""
+    def lease(self, name: str, counter: Counter, need: int, least: int | None = None) -> Granted | Exhausted | Short:
+        """Let the holder of a book spend `need` more of a counter, for all the calls that wait for it there.
+
+        Where so much is not free but `least`, what one of them needs, then all that is. Raises KeyError where nobody
+        with such a book has joined.
+        """
+        least = need if least is None else least
         desk = self._desks[name]
         window = self._window(counter)
         mark = mark_of(counter.name)
@@ -139,9 +144,9 @@ class Authority:
         bound = min(counter.limit, self._stocks.words[entry + HELD]) if self._divided else counter.limit
         free = bound - self._stocks.words[entry + CLOSED] - sum(map(self._out, leases.items()))
         ends = self._clock.monotonic_of(window.ends)
-        if free < need:
+        if free < least:
             if self._divided and bound < counter.limit:
-                return Short(need - free)
+                return Short(max(need, least) - free)
             frees = counter.per == AT_ONCE or any(self._unspent(item) for item in leases.items())
             return Exhausted(ends, window.ends, max(0, free), frees)
         size = self._size(counter, need, free)
@@ -171,8 +176,8 @@ class Authority:
         """How much to lend: little enough that what lies idle elsewhere is missed by nobody."""
         processes = max(1, len(self._desks))
         if counter.per == AT_ONCE and counter.limit < _MANY_AT_ONCE * processes:
-            return need
-        return max(need, free // (_PARTS * processes))
+            return min(free, need)
+        return min(free, max(need, free // (_PARTS * processes)))
 
     @staticmethod
     def _out(lease: tuple[Desk, int]) -> int:

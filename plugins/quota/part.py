@@ -60,7 +60,7 @@ class Part:
             case "leave":
                 self.authority.leave(fields["book"])
             case "lease":
-                return [self._lease(fields["book"], Counter(*counter), need) for counter, need in fields["wants"]]
+                return [self._lease(fields["book"], Counter(*want[0]), *want[1:]) for want in fields["wants"]]
             case "close":
                 for at in fields["slots"]:
                     self.authority.close(fields["book"], at)
@@ -68,9 +68,9 @@ class Part:
                 raise Refused(f"quota has no answer to '{question}'")
         return None
 
-    def _lease(self, book: str, counter: Counter, need: int) -> Told:
+    def _lease(self, book: str, counter: Counter, need: int, least: int) -> Told:
         try:
-            return told(self.authority.lease(book, counter, need))
+            return told(self.authority.lease(book, counter, need, least))
         except Full:
             log.error("more limits are in use than this host has room for: the policy for an unknown state holds")
             return told(None)

@@ -8,7 +8,11 @@ from typing import Final
 
 from tailrace.plugins.quota.authority import Counter, Exhausted, Granted
 from tailrace.plugins.quota.book import GRANTED, RETURNED, SPENT, Book
+from tailrace.plugins.quota.windows import AT_ONCE
 
+FRESH: Final = 0.05
+"""Seconds for which a refusal is believed though it may have changed since: callers that hammer cost little."""
+SCARCE: Final = 256
 IDLE: Final = 0.25
 """Seconds after which what nobody spends is given back."""
 
@@ -52,6 +56,7 @@ class Purse:
         self._now = monotonic
         self._leases: dict[str, Lease] = {}
         self._exhausted: dict[str, Exhausted] = {}
+        self._said_at: dict[str, float] = {}
 
     def take(self, counter: Counter, amount: int) -> Lease | None:
         """Spend from memory; None where the lease has not enough, or its window is over."""
@@ -64,30 +69,37 @@ class Purse:
             return None
         words, at = self._words, lease.at
         room = words[at + GRANTED] - words[at + RETURNED] - words[at + SPENT] - amount
+        if room < 0:
+            return None
         if room < lease.low and not lease.filling:
             lease.filling = True
             self._refill(lease)
-        if room < 0:
-            return None
         words[at + SPENT] += amount
         lease.used_at = now
         return lease
 
     def settle(self, lease: Lease, taken: int, spent: int) -> None:
         """A call that has taken something is over: correct it to what it was; nothing where the window is over."""
-        if lease.open:
-            self._words[lease.at + SPENT] += spent - taken
+        if not lease.open:
+            return
+        words, at = self._words, lease.at
+        words[at + SPENT] += spent - taken
+        if lease.counter.per == AT_ONCE and lease.counter.limit < SCARCE:
+            # Few run at once: another process may be waiting for this one.
+            words[at + RETURNED] += taken - spent
 
     def hear(self, counter: Counter, answer: Granted | Exhausted) -> None:
         """What the authority says of a counter that it was asked for."""
         lease = self._leases.get(counter.name)
         if isinstance(answer, Exhausted):
             self._exhausted[counter.name] = answer
+            self._said_at[counter.name] = self._now()
             if lease is not None:
                 lease.filling = False
                 lease.low = 0
             return
         self._exhausted.pop(counter.name, None)
+        self._said_at.pop(counter.name, None)
         if lease is not None and lease.at != answer.at:
             # The authority has opened a slot for the next window.
             self._drop(lease)
@@ -100,15 +112,18 @@ class Purse:
         words, at = self._words, lease.at
         lease.low = (words[at + GRANTED] - words[at + RETURNED] - words[at + SPENT]) // 2
 
-    def refusal(self, counter: Counter) -> Exhausted | None:
-        """The last word on a counter, where it still holds and nothing that runs can make room."""
+    def refuses(self, counter: Counter, amount: int) -> bool:
+        """Whether the authority need not be asked again: it has said so for good, or a moment ago."""
         said = self._exhausted.get(counter.name)
         if said is None:
-            return None
-        if said.frees or self._now() >= said.ends:
-            del self._exhausted[counter.name]
-            return None
-        return said
+            return False
+        now = self._now()
+        if now >= said.ends:
+            self._forget(counter.name)
+            return False
+        if not said.frees and not said.left:
+            return True
+        return now - self._said_at[counter.name] < FRESH and amount > self.available(counter)
 
     def sweep(self) -> None:
         """Give back what lies idle, and the slots of windows that are over."""
@@ -126,8 +141,12 @@ class Purse:
                 if not words[at + SPENT]:
                     self._drop(lease)
         for name, said in list(self._exhausted.items()):
-            if now >= said.ends:
-                del self._exhausted[name]
+            if now >= said.ends or now - self._said_at[name] > IDLE:
+                self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        del self._exhausted[name]
+        del self._said_at[name]
 
     def unheard(self, counter: Counter) -> None:
         """Nobody answered when a counter was asked for."""
@@ -144,6 +163,24 @@ class Purse:
         lease.open = False
         del self._leases[lease.counter.name]
         self._given_up(lease.at)
+
+    def room(self, counter: Counter) -> int:
+        """What the lease of a counter still has."""
+        lease = self._leases.get(counter.name)
+        if lease is None or self._now() >= lease.ends:
+            return 0
+        words, at = self._words, lease.at
+        return max(0, words[at + GRANTED] - words[at + RETURNED] - words[at + SPENT])
+
+    def available(self, counter: Counter) -> int:
+        """What one more call could get of a counter: the lease's rest and what the authority had left."""
+        said = self._exhausted.get(counter.name)
+        return self.room(counter) + (0 if said is None else said.left)
+
+    def ends(self, counter: Counter) -> float:
+        """When the window ends that a counter is in, by the monotonic clock; 0 where that is not known here."""
+        found = self._exhausted.get(counter.name) or self._leases.get(counter.name)
+        return 0.0 if found is None else found.ends
 
     def remaining(self, counter: Counter) -> tuple[int, float] | None:
         """About how much is left of a counter for everybody, and when its window ends (epoch), as far as known here."""

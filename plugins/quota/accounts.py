@@ -1,0 +1,95 @@
+"""Which limits hold for a call, and what the call takes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tailrace.plugins.quota.authority import Counter
+from tailrace.plugins.quota.windows import AT_ONCE
+from tailrace.proxy.identity import Identity
+from tailrace.proxy.limit import Limit
+from tailrace.proxy.outcome import Usage
+from tailrace.proxy.tariff import Tariff
+
+_REMEMBERED: Final = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One limit that holds for a call: the counter, and what of the call counts."""
+
+    counter: Counter
+    what: str
+    shown: str
+    """As clients read it: `100 requests per minute`."""
+
+    @property
+    def running(self) -> bool:
+        """Whether the end of the call gives all of it back."""
+        return self.counter.per == AT_ONCE
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What a call takes, or has used."""
+
+    prompt: int
+    completion: int
+    cached: int = 0
+
+    def of(self, what: str, tariff: Tariff | None) -> int:
+        """The part that a limit on `what` counts."""
+        if what in ("requests", "concurrent_requests"):
+            return 1
+        if what == "money":
+            return 0 if tariff is None else tariff.charge(Usage(self.prompt, self.completion, self.cached))
+        return self.prompt + self.completion
+
+
+class Accounts:
+    """The accounts of each caller and model, remembered; `general` are the limits that hold for everybody."""
+
+    def __init__(self, general: Iterable[Limit]) -> None:
+        self._general = tuple(general)
+        self._known: dict[tuple[Identity | None, str], tuple[Account, ...]] = {}
+
+    def of(self, identity: Identity | None, model: str) -> tuple[Account, ...]:
+        """The limits that hold for a call."""
+        found = self._known.get((identity, model))
+        if found is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            limits = (*self._general, *(identity.limits if identity is not None else ()))
+            found = self._known[identity, model] = tuple(_accounts(limits, identity, model))
+        return found
+
+
+def _accounts(limits: Sequence[Limit], identity: Identity | None, model: str) -> Iterator[Account]:
+    """One account a counter, with the lowest of the limits that are set on it."""
+    lowest: dict[str, tuple[Limit, Counter]] = {}
+    for limit in limits:
+        for whom in _whom(limit, identity, model):
+            per = limit.per or AT_ONCE
+            name = f"{whom}/{limit.what}/{per}/{limit.zone}"
+            if name not in lowest or limit.amount < lowest[name][1].limit:
+                lowest[name] = limit, Counter(name, limit.amount, per, limit.zone)
+    for limit, counter in lowest.values():
+        what = limit.what.replace("_", " ")
+        yield Account(counter, limit.what, f"{what} per {limit.per}" if limit.per else what)
+
+
+def _whom(limit: Limit, identity: Identity | None, model: str) -> Iterator[str]:
+    """The names under which the use of a call is added up for a limit."""
+    if limit.of == "model":
+        if model:
+            yield f"model:{model}"
+    elif identity is None:
+        yield "anonymous:"
+    elif limit.of == "tenant":
+        yield f"tenant:{identity.tenant}"
+    elif limit.of == "tag":
+        yield from (f"tag:{tag}" for tag in identity.tags)
+    else:
+        yield f"key:{identity.key}"

@@ -1,0 +1,193 @@
+"""The quota plugin: a call is admitted where every limit that holds for it has room, decided in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from tailrace.plugins.quota.accounts import Account, Accounts, Amounts
+from tailrace.plugins.quota.answers import headers_of, refusal
+from tailrace.plugins.quota.asking import Asking, Unanswered
+from tailrace.plugins.quota.demand import COUNTED, Demand, demand_of
+from tailrace.plugins.quota.estimates import Estimates
+from tailrace.plugins.quota.part import part
+from tailrace.plugins.quota.reservation import Reservation
+from tailrace.proxy.config import AtLeast, AtMost, setting
+from tailrace.proxy.fault import Reject, Whose
+from tailrace.proxy.identity import Identity
+from tailrace.proxy.limit import Limit
+from tailrace.proxy.plugin import Key, Needs, Plugin
+from tailrace.proxy.tariff import Tariff
+
+if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.ground import Places
+    from tailrace.proxy.head import Head
+    from tailrace.proxy.host import HostPart
+    from tailrace.proxy.outcome import Outcome
+    from tailrace.proxy.reply import Reply
+
+_HELD: Final[Key[Reservation]] = Key("quota")
+_ACCOUNTS: Final[Key[Sequence[Account]]] = Key("quota accounts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What holds for everybody; keys and tokens bring limits of their own."""
+
+    limits: tuple[Limit, ...] = setting(default=(), help="limits on each key, tenant, model or tag (`of`)")
+    lease_wait_ms: Annotated[float, AtLeast(0.1), AtMost(1000)] = setting(
+        default=2.0, help="how long a call waits for this host's authority", why="only where its process has no lease"
+    )
+    unknown: Literal["open", "closed"] = setting(
+        default="open",
+        help="what becomes of a call whose limits nobody can tell",
+        why="an outage of limits is none of calls",
+    )
+    unbounded: Annotated[int, AtLeast(1)] = setting(
+        default=4096,
+        help="the tokens that an answer gets whose request names no bound, where tokens or money are limited",
+    )
+
+
+_Config = Config  # inside the class the name means its attribute
+
+
+class Quota(Plugin[Config]):
+    """Reserves in `on_request`, settles in `on_complete`; waits only where its process holds no lease."""
+
+    Config = Config
+    needs = Needs.USAGE
+    provides = (Reservation,)
+
+    def __init__(self, config: _Config) -> None:
+        super().__init__(config)
+        self._accounts = Accounts(config.limits)
+        self._estimates = Estimates()
+        self._asking: Asking | None = None
+        self.admitted = self.waited = self.unknown = 0
+        self.refused: dict[str, int] = {}
+
+    def host_part(self, places: Places) -> AbstractAsyncContextManager[HostPart]:
+        """The authority of this host."""
+        return part(places)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Holds this process's book of leases."""
+        asking = self._asking = Asking(self.ground)
+        await asking.join()
+        sweeping = asyncio.ensure_future(asking.sweep())
+        try:
+            yield
+        finally:
+            sweeping.cancel()
+            await asking.leave()
+
+    async def on_request(self, call: Call) -> Reply | None:
+        """Take what the call needs of every limit, or refuse it."""
+        accounts = self._accounts.of(call.fact(Identity), call.model)
+        if not accounts or call.route.local is not None:
+            return None
+        call[_ACCOUNTS] = accounts
+        demand = demand_of(call, self._estimates.of(call.model), self.config.unbounded)
+        assert self._asking is not None
+        held = Reservation(self._asking.purse, demand.most, call.fact(Tariff))
+        held.asked, held.prompt_bytes = demand.asked, demand.prompt_bytes
+        missing = [account for account in accounts if not held.take(account)]
+        if missing:
+            await self._fetch(call, held, accounts, demand, missing)
+        if demand.unnamed and any(account.what in COUNTED for account in accounts):
+            demand.bound(call, held.amounts.completion)
+        self.admitted += 1
+        call[_HELD] = held
+        call.provide(held)
+        return None
+
+    async def _fetch(
+        self, call: Call, held: Reservation, accounts: Sequence[Account], demand: Demand, missing: list[Account]
+    ) -> None:
+        """Get leases for what is missing; admit with less where there is room for what is likely, or refuse."""
+        try:
+            short = await self._short(held, missing)
+            less = demand.lowered(self._left(short), held.tariff) if short else None
+            if less is not None:
+                held.give_back()
+                held.amounts = less
+                short = await self._short(held, [account for account in accounts if not held.take(account)])
+                demand.bound(call, less.completion)
+        except BaseException:
+            held.settle(None)
+            raise
+        if short:
+            held.settle(None)
+            raise self._refuse(short[0])
+
+    async def _short(self, held: Reservation, missing: Sequence[Account]) -> list[Account]:
+        """The accounts that have not enough after all, once the authority has been asked."""
+        asking = self._asking
+        assert asking is not None
+        wants = [
+            (account.counter, amount)
+            for account in missing
+            if not asking.purse.refuses(account.counter, amount := held.amounts.of(account.what, held.tariff))
+        ]
+        if wants:
+            self.waited += 1
+            try:
+                await asking.fetch(wants, self.config.lease_wait_ms / 1000)
+            except Unanswered:
+                self.unknown += 1
+                if self.config.unknown == "open":
+                    return []
+                raise Reject(
+                    503,
+                    "quota_unavailable",
+                    "Limits cannot be told at the moment.",
+                    retry_after=1.0,
+                    whose=Whose.GATEWAY,
+                ) from None
+        return [account for account in missing if not held.take(account)]
+
+    def _left(self, short: Sequence[Account]) -> list[tuple[Account, int]]:
+        assert self._asking is not None
+        return [(account, self._asking.purse.available(account.counter)) for account in short]
+
+    def _refuse(self, account: Account) -> Reject:
+        self.refused[account.what] = self.refused.get(account.what, 0) + 1
+        assert self._asking is not None
+        return refusal(account, self._asking.purse.ends(account.counter) - time.monotonic())
+
+    def on_answer(self, call: Call, head: Head) -> None:
+        """Say what is left."""
+        if _ACCOUNTS in call and self._asking is not None:
+            for name, value in headers_of(call[_ACCOUNTS], self._asking.purse, anthropic=call.route.anthropic):
+                head.set(name, value)
+
+    def on_complete(self, call: Call, outcome: Outcome) -> None:
+        """Settle."""
+        if _HELD not in call:
+            return
+        held = call[_HELD]
+        usage = outcome.usage
+        if not any(attempt.sent_ns for attempt in call.tries) and not call.source:
+            held.settle(None)
+            return
+        if usage is None:
+            held.settle(held.amounts)
+            return
+        held.settle(Amounts(usage.prompt, usage.completion, usage.cached))
+        self._estimates.of(call.model).note(held.prompt_bytes, usage.prompt, held.asked, usage.completion)
+
+    def metrics(self) -> list[tuple[str, dict[str, str], float]]:
+        """How calls were decided."""
+        return [
+            ("admitted_total", {}, self.admitted),
+            ("waited_total", {}, self.waited),
+            ("unknown_total", {}, self.unknown),
+            *(("refused_total", {"what": what}, count) for what, count in self.refused.items()),
+        ]

@@ -1,0 +1,47 @@
+"""What a call holds of its limits, from its admission to its end; a small machine with one way out."""
+
+from __future__ import annotations
+
+from tailrace.plugins.quota.accounts import Account, Amounts
+from tailrace.plugins.quota.purse import Lease, Purse
+from tailrace.proxy.tariff import Tariff
+
+Taken = tuple[Account, Lease, int]
+
+
+class Reservation:
+    """Held until `settle`, which happens once; a typed fact of the call."""
+
+    __slots__ = ("_purse", "_taken", "amounts", "asked", "prompt_bytes", "tariff")
+
+    def __init__(self, purse: Purse, amounts: Amounts, tariff: Tariff | None) -> None:
+        self._purse = purse
+        self._taken: list[Taken] | None = []
+        self.amounts = amounts
+        self.tariff = tariff
+        self.asked: int | None = None
+        self.prompt_bytes = 0
+
+    def take(self, account: Account) -> bool:
+        """Take what the call needs of one account; False where its lease has not enough."""
+        amount = self.amounts.of(account.what, self.tariff)
+        lease = self._purse.take(account.counter, amount)
+        if lease is None:
+            return False
+        assert self._taken is not None
+        self._taken.append((account, lease, amount))
+        return True
+
+    def settle(self, used: Amounts | None) -> None:
+        """The call is over and has used so much, None where no worker has seen it: then it takes nothing."""
+        taken, self._taken = self._taken, None
+        for account, lease, amount in taken or ():
+            spent = 0 if used is None or account.running else used.of(account.what, self.tariff)
+            self._purse.settle(lease, amount, spent)
+
+    def give_back(self) -> None:
+        """Let go of what was taken so far, to try again with less, or not at all."""
+        assert self._taken is not None
+        for _, lease, amount in self._taken:
+            self._purse.settle(lease, amount, 0)
+        self._taken.clear()

@@ -1,0 +1,242 @@
+"""Limits on calls that go through a gateway: admitted, refused, settled and told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from fakes import (
+    CHAT,
+    GOOD,
+    PATH,
+    Connection,
+    RawClient,
+    Request,
+    Upstream,
+    gateway,
+    run,
+    sse_answer,
+    stream_of,
+    yaml_for,
+)
+from tailrace.plugins.quota import Quota
+from tailrace.proxy.call import Call
+from tailrace.proxy.gateway import GatewayProcess
+from tailrace.proxy.identity import Identity
+from tailrace.proxy.limit import Limit
+from tailrace.proxy.plugin import Plugin
+from tailrace.proxy.reply import Reply
+from tailrace.proxy.testing import answer, event
+
+
+@dataclass(frozen=True)
+class NoConfig:
+    """Nothing."""
+
+
+class Who(Plugin[NoConfig]):
+    """Takes the caller from headers, as a test wants it."""
+
+    Config = NoConfig
+    provides = (Identity,)
+
+    async def on_request(self, call: Call) -> Reply | None:
+        said = call.head.folded.get(b"x-who")
+        if said is not None:
+            who = orjson.loads(said)
+            limits = tuple(Limit.of_plain(limit) for limit in who.pop("limits", ()))
+            call.provide(
+                Identity(
+                    key=who.get("key", "k"),
+                    tenant=who.get("tenant", "t"),
+                    tags=tuple(who.get("tags", ())),
+                    limits=limits,
+                )
+            )
+        return None
+
+
+USAGE = event({"id": "chatcmpl-1", "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}})
+
+
+class Scene:
+    """A gateway with limits, its worker and a client."""
+
+    def __init__(self, process: GatewayProcess, upstream: Upstream, client: RawClient) -> None:
+        self.process = process
+        self.upstream = upstream
+        self.client = client
+        self.quota: Quota = next(
+            link.plugin for link in process.service.chain.pipeline.links if isinstance(link.plugin, Quota)
+        )
+
+    async def ask(self, body: dict[str, Any] | None = None, path: str = PATH, **who: Any) -> Any:
+        headers = {"x-who": orjson.dumps(who).decode()} if who else {}
+        return await self.client.post(path, CHAT if body is None else body, headers)
+
+
+@asynccontextmanager
+async def limited(folder: Path, limits: str, script: Any = GOOD, more: str = "") -> AsyncIterator[Scene]:
+    plugins = f"- test_plugin_quota:Who: {{}}\n- quota: {{limits: {limits}{more}}}"
+    async with (
+        Upstream(script) as upstream,
+        gateway(yaml_for(upstream, plugins=plugins, more=f"state: {folder}\n")) as process,
+        RawClient(process.doors[0].shown) as client,
+    ):
+        yield Scene(process, upstream, client)
+
+
+def using(prompt: int, completion: int) -> bytes:
+    usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+    choice = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
+    return answer(200, orjson.dumps({"id": "c", "choices": [choice], "usage": usage}))
+
+
+def test_requests_are_counted_and_the_next_one_is_refused(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with limited(tmp_path, "[{requests: 5, per: day, of: tenant}]") as s:
+            left = []
+            for _ in range(5):
+                got = await s.ask(tenant="a")
+                assert got.status == 200
+                assert got.header("x-ratelimit-limit-requests") == "5"
+                left.append(got.header("x-ratelimit-remaining-requests"))
+            assert left == ["4", "3", "2", "1", "0"]
+            refused = await s.ask(tenant="a")
+            assert (refused.status, refused.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+            assert refused.json()["error"]["message"] == "The limit of 5 requests per day is reached."
+            assert 0 < int(refused.header("retry-after")) <= 86_400
+            assert refused.header("x-ratelimit-remaining-requests") == "0"
+            assert (await s.ask(tenant="b")).status == 200
+            assert len(s.upstream.requests) == 6
+
+    run(body())
+
+
+def test_LIM_13_what_was_refused_or_never_sent_takes_nothing(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with limited(tmp_path, "[{requests: 3, per: day}, {tokens: 500, per: day}]", using(10, 10)) as s:
+            for _ in range(40):
+                assert (await s.ask({**CHAT, "max_tokens": 100_000}, key="k")).status == 200 or True
+            for path, bad in ((PATH, {"messages": []}), ("/v1/nothing", CHAT), (PATH, {**CHAT, "max_tokens": "x"})):
+                assert (await s.ask(bad, path, key="other")).status in (400, 404)
+            for _ in range(3):
+                assert (await s.ask({**CHAT, "max_tokens": 10}, key="other")).status == 200
+            assert (await s.ask({**CHAT, "max_tokens": 10}, key="other")).status == 429
+
+    run(body())
+
+
+def test_tokens_are_settled_to_what_was_used(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with limited(tmp_path, "[{tokens: 1000, per: day}]", using(20, 30)) as s:
+            answers = [await s.ask({**CHAT, "max_tokens": 400}, key="k") for _ in range(30)]
+            served = sum(got.status == 200 for got in answers)
+            # 50 tokens each: the last of a thousand are given to answers that are held to what is left.
+            assert 17 <= served <= 20
+            assert [got.status for got in answers] == [200] * served + [429] * (30 - served)
+            bounds = [orjson.loads(request.body)["max_tokens"] for request in s.upstream.requests]
+            assert bounds[0] == 400
+            assert bounds[-1] < 400
+            assert bounds == sorted(bounds, reverse=True)
+
+    run(body())
+
+
+def test_LIM_01_a_burst_gets_exactly_the_limit(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with limited(tmp_path, "[{requests: 10, per: day}]") as s:
+            clients = [await RawClient.connect(s.process.doors[0].shown) for _ in range(200)]
+            answers = await asyncio.gather(*(client.post(PATH, CHAT) for client in clients))
+            assert sum(got.status == 200 for got in answers) == 10
+            assert sum(got.status == 429 for got in answers) == 190
+            for client in clients:
+                await client.close()
+
+    run(body())
+
+
+def test_what_runs_at_once_is_bounded_and_comes_back(tmp_path: Path) -> None:
+    go = asyncio.Event()
+
+    async def slow(conn: Connection, request: Request) -> None:
+        await go.wait()
+        await conn.send(GOOD)
+
+    async def body() -> None:
+        async with limited(tmp_path, "[{concurrent_requests: 3}]", slow) as s:
+            clients = [await RawClient.connect(s.process.doors[0].shown) for _ in range(3)]
+            for client in clients:
+                await client.request("POST", PATH, orjson.dumps(CHAT))
+            await s.upstream.asked(3)
+            refused = await s.ask()
+            assert refused.status == 429
+            assert refused.header("retry-after") == "1"
+            await clients[0].close()  # who leaves makes room, too
+            go.set()
+            assert [(await client.read_answer()).status for client in clients[1:]] == [200, 200]
+            for client in clients[1:]:
+                await client.close()
+            await asyncio.sleep(0.1)
+            assert (await s.ask()).status == 200
+
+    run(body())
+
+
+def test_a_stream_is_settled_by_its_usage_and_shows_no_more_than_was_asked(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with limited(
+            tmp_path, "[{tokens: 5000, per: day}]", sse_answer([*stream_of(["a", "b"])[:-1], USAGE, event("[DONE]")])
+        ) as s:
+            got = await s.ask({**CHAT, "stream": True, "max_tokens": 4}, key="k")
+            assert got.complete
+            assert b'"usage"' not in got.body
+            later = await s.ask({**CHAT, "max_tokens": 4}, key="k")
+            assert int(later.header("x-ratelimit-remaining-tokens")) > 4800
+
+    run(body())
+
+
+@pytest.mark.parametrize(("unknown", "status"), [("open", 200), ("closed", 503)])
+def test_without_an_authority_the_policy_decides_at_once(tmp_path: Path, unknown: str, status: int) -> None:
+    async def body() -> None:
+        async with limited(tmp_path, "[{requests: 5, per: day}]", more=f", unknown: {unknown}") as s:
+            await s.process._host.close()  # type: ignore[union-attr]
+            got = await s.ask()
+            assert got.status == status
+            if status == 503:
+                assert got.json()["error"]["code"] == "quota_unavailable"
+            assert ("unknown_total", {}, 1) in s.quota.metrics()
+
+    run(body())
+
+
+def test_with_a_lease_admission_ends_at_its_first_step(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with limited(tmp_path, "[{requests: 5000, per: day}]") as s:
+            assert (await s.ask()).status == 200
+            before = s.quota.waited
+            for _ in range(20):
+                assert (await s.ask()).status == 200
+            assert s.quota.waited == before
+
+    run(body())
+
+
+def test_messages_are_told_in_their_own_words(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with limited(tmp_path, "[{requests: 1, per: day}]") as s:
+            ask = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "x"}]}
+            await s.ask(ask, "/v1/messages")
+            refused = await s.ask(ask, "/v1/messages")
+            assert refused.json()["error"]["type"] == "rate_limit_error"
+            assert refused.header("anthropic-ratelimit-requests-remaining") == "0"
+            assert refused.header("anthropic-ratelimit-requests-reset").endswith("Z")
+
+    run(body())
