@@ -75,7 +75,7 @@ class Report:
             "ready": self.takes_calls,
             "draining": self.draining or engine.draining,
             "dead": engine.dead,
-            "reason": engine.reason,
+            "reason": f"engine: {engine.reason}" if engine.reason else "",
             "running": running,
             "waiting": waiting,
             "queued": self.gate.waiting,
@@ -100,13 +100,22 @@ class Report:
             return _refuse("worker_draining", "The worker takes no new calls: it is being drained.", _SOON)
         if phase is Phase.DEAD:
             return self.gone()
-        if phase in (Phase.STARTING, Phase.WARMING):
-            return _refuse("worker_starting", f"The worker's engine is {phase}.", _LATER)
+        if phase is Phase.STARTING:
+            return _refuse("worker_starting", f"The worker's engine is starting{self._why}.", _LATER)
+        if phase is Phase.WARMING:
+            return _refuse("worker_starting", "The worker's engine is warming up.", _LATER)
         return None
 
     def gone(self) -> Reject:
         """The refusal of calls that the engine's death leaves without a chance."""
-        return _refuse("worker_unavailable", "The worker's engine is gone and will be started again.", _LATER)
+        what = " and will be started again" if self._own else self._why
+        return _refuse("worker_unavailable", f"The worker's engine is gone{what}.", _LATER)
+
+    @property
+    def _why(self) -> str:
+        """The reason, for clients: what an engine of one's own last wrote may be anything and is not for them."""
+        reason = self.engine.reason
+        return f": {reason}" if reason and not self._own else ""
 
 
 def _refuse(code: str, message: str, retry_after: float) -> Reject:

@@ -13,6 +13,7 @@ from tailrace.worker.engine.output import OutputRelay
 from tailrace.worker.engine.pidfd import ProcessEnd
 from tailrace.worker.engine.process import EngineProcess
 from tailrace.worker.engine.settings import EngineSettings
+from tailrace.worker.engine.told import telling
 from tailrace.worker.engine.watch import EngineWatch
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,10 @@ class Body(ABC):
     def obituary(self, reason: str) -> str:
         """The reason of the last death, with what else is known of it."""
         return reason
+
+    def next_life(self, pause: float) -> str:
+        """What follows a death, after a pause of so many seconds."""
+        return f"next start in {pause:.1f} s"
 
 
 class Launched(Body):
@@ -90,13 +95,15 @@ class Found(Body):
     """An engine that somebody else runs."""
 
     def __init__(self, settings: EngineSettings) -> None:
+        self._url = settings.url
         self._pid = settings.pid
         self._pid_file = settings.pid_file
         self.longest_pause = settings.watch.health
 
     async def appear(self, watch: EngineWatch) -> None:
-        """Wait for its health check: until then it stays as dead as it was."""
-        await watch.healthy()
+        """Wait for its health check: until then it stays as dead as it was, and why is told."""
+        async with telling(lambda: log.warning("waiting for the engine at %s: %s", self._url, watch.state.reason)):
+            await watch.healthy(lambda why: watch.change(reason=why))
 
     @asynccontextmanager
     async def life(self, watch: EngineWatch) -> AsyncIterator[None]:
@@ -116,6 +123,10 @@ class Found(Body):
         finally:
             if end is not None:
                 end.close()
+
+    def next_life(self, pause: float) -> str:
+        """It is not ours to start."""
+        return "it is asked until it answers again"
 
     def _read_pid(self) -> int | None:
         if self._pid_file is None:

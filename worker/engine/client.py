@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -92,8 +93,10 @@ class EngineClient:
                 yield response
         except TimeoutError:
             raise Unanswered(f"no answer to {path.partition('?')[0]} within {limit:g} s", late=True) from None
+        except aiohttp.ClientConnectorError as error:
+            raise Unanswered(f"no connection ({_cause(error.os_error)})") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise Unanswered(f"{path.partition('?')[0]}: {str(error) or type(error).__name__}") from error
+            raise Unanswered(f"{path.partition('?')[0]}: {_cause(error)}") from error
 
     async def get(self, path: str, *, limit: float | None = None) -> Answer:
         """A whole answer."""
@@ -140,6 +143,13 @@ async def whole(response: aiohttp.ClientResponse) -> bytes:
         if len(parts) > LARGEST:
             raise ValueError(f"the answer is larger than {LARGEST >> 20} MiB")
     return bytes(parts)
+
+
+def _cause(error: Exception) -> str:
+    """An error in the words of the system, without the address, which is nobody's business but the operator's."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
 
 
 def _model(entry: dict[str, object]) -> Model:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 from tailrace.worker.engine.back_off import BackOff
 from tailrace.worker.engine.body import Body
@@ -14,13 +13,14 @@ from tailrace.worker.engine.client import EngineClient
 from tailrace.worker.engine.command import EngineError
 from tailrace.worker.engine.settings import EngineSettings
 from tailrace.worker.engine.state import Phase
+from tailrace.worker.engine.told import telling
 from tailrace.worker.engine.warmup import WarmupFailed, warm_up
 from tailrace.worker.engine.watch import Died, EngineWatch
 
 log = logging.getLogger(__name__)
 
-REPORT = 10.0
-"""Seconds between two reports of a start that takes long."""
+LONG = 10.0
+"""Seconds after which a warm-up is worth a warning."""
 
 
 class Lives:
@@ -40,6 +40,7 @@ class Lives:
         self._settings = settings
         self._clock = clock
         self._back_off = BackOff(settings.start)
+        self._warming = ""
 
     async def run(self) -> None:
         """Live, die, wait, live again."""
@@ -67,7 +68,7 @@ class Lives:
     async def _come_up(self) -> None:
         watch, limit = self._watch, self._body.start_limit
         began = self._clock()
-        async with self._progress_told(began):
+        async with telling(lambda: self._tell_of_start(began)):
             try:
                 async with asyncio.timeout(limit):
                     await watch.unless_dead(watch.healthy())
@@ -75,32 +76,34 @@ class Lives:
                 raise EngineError(f"not healthy after {limit:g} s") from None
         await watch.unless_dead(watch.read_models())
         watch.change(phase=Phase.WARMING, reason="")
-        warmth = await watch.unless_dead(warm_up(self._client, self._settings.warmup, watch.state.models))
+        self._warming, warming_since = "", self._clock()
+        async with telling(lambda: self._tell_of_warm_up(warming_since)):
+            work = warm_up(self._client, self._settings.warmup, watch.state.models, note=self._note_warm_up)
+            warmth = await watch.unless_dead(work)
         watch.change(phase=Phase.READY, reason="", warmth=warmth)
         log.info("engine ready after %.1f s", self._clock() - began)
 
-    @asynccontextmanager
-    async def _progress_told(self, began: float) -> AsyncIterator[None]:
-        task = asyncio.ensure_future(self._tell_progress(began))
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
+    def _tell_of_start(self, began: float) -> None:
+        self._tell_progress(logging.INFO, f"starting for {self._clock() - began:.0f} s", self._body.news())
 
-    async def _tell_progress(self, began: float) -> None:
-        while True:
-            await asyncio.sleep(REPORT)
-            news = self._body.news()
-            text = f"starting for {self._clock() - began:.0f} s" + (f": {news}" if news else "")
-            log.info("engine %s", text)
-            self._watch.change(reason=text)
+    def _note_warm_up(self, what: str) -> None:
+        self._warming = what
+
+    def _tell_of_warm_up(self, began: float) -> None:
+        passed = self._clock() - began
+        level = logging.INFO if passed < LONG else logging.WARNING
+        self._tell_progress(level, f"warming up for {passed:.0f} s", self._warming)
+
+    def _tell_progress(self, level: int, text: str, news: str) -> None:
+        text += f": {news}" if news else ""
+        log.log(level, "engine %s", text)
+        self._watch.change(reason=text)
 
     def _report(self, reason: str, pause: float) -> None:
         failures = self._back_off.failures
         if self._back_off.looping:
             reason = f"crash loop, {failures} failures in a row, the last: {reason}"
-            log.error("engine in a %s; next start in %.1f s", reason, pause)
+            log.error("engine in a %s; %s", reason, self._body.next_life(pause))
         else:
-            log.warning("engine gone: %s; next start in %.1f s", reason, pause)
+            log.warning("engine gone: %s; %s", reason, self._body.next_life(pause))
         self._watch.change(phase=Phase.DEAD, reason=reason, failures=failures)

@@ -70,10 +70,12 @@ async def warm_up(
     settings: WarmupSettings,
     models: Sequence[Model],
     clock: Callable[[], float] = time.monotonic,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Warmth:
     """Send prompts one after another; returns how that went, or raises WarmupFailed.
 
-    An engine that takes none of the kinds tried, or is too busy to take one, counts as warm: the reason is kept.
+    `note` is told what is waited for, and what failed. An engine that takes none of the kinds tried, or is too busy to
+    take one, counts as warm: the reason is kept.
     """
     if settings.kind == "off":
         return Warmth(skipped="configured off")
@@ -83,7 +85,7 @@ async def warm_up(
     refusals = []
     for route in routes:
         try:
-            ttfts = await _prompts(client, settings, route, model, deadline, clock)
+            ttfts = await _prompts(client, settings, route, model, deadline, note, clock)
         except Refused as refusal:
             refusals.append(f"{route}: {refusal}")
             if refusal.status in (401, 403):
@@ -108,18 +110,20 @@ async def _prompts(
     route: Route,
     model: Model,
     deadline: float,
+    note: Callable[[str], None],
     clock: Callable[[], float],
 ) -> list[float]:
     ttfts: list[float] = []
-    fault = "no time was left"
+    fault, failed = "no time was left", False
     for number in range(settings.prompts):
         left = deadline - clock()
         if left <= 0 or steady(ttfts, settings.steady, settings.spread):
             break
+        note(f"no answer to prompt {number + 1} yet" + (f", the one before failed: {fault}" if failed else ""))
         try:
             ttfts.append(round(await _prompt(client, route, model, left, clock), 4))
         except Unanswered as silence:
-            fault = str(silence)
+            fault, failed = str(silence), True
             log.warning("warm-up prompt %d failed: %s", number + 1, fault)
             await asyncio.sleep(min(0.5, max(deadline - clock(), 0)))
     if not ttfts:

@@ -123,12 +123,17 @@ class EngineWatch:
             if not task.cancelled():
                 task.exception()
 
-    async def healthy(self) -> None:
-        """Return once the health check answers well; no limit of its own."""
+    async def healthy(self, doubted: Callable[[str], None] | None = None) -> None:
+        """Return once the health check answers well; no limit of its own. `doubted` is told each time why not."""
         while True:
-            with contextlib.suppress(Unanswered):
-                if await self._client.health() is None:
-                    return
+            try:
+                fault = await self._client.health()
+            except Unanswered as silence:
+                fault = str(silence)
+            if fault is None:
+                return
+            if doubted is not None:
+                doubted(fault)
             await asyncio.sleep(RECHECK)
 
     async def read_models(self) -> None:
@@ -214,7 +219,7 @@ class EngineWatch:
             return
         self._misses = 0 if fault is None else self._misses + 1
         if self._misses >= self._settings.failures:
-            self.died(f"{fault}, {self._misses} times")
+            self.died(f"{fault}, {self._misses} times in a row")
         elif fault is None:
             self._judge_progress()
         elif not late or self._misses > 1:

@@ -18,7 +18,7 @@ def test_a_bad_answer_is_doubted_at_once_and_death_after_three():
                 await it.task
             assert [(state.phase, state.reason) for state in it.states[-2:]] == [
                 (Phase.SUSPECT, "/health answers 503"),
-                (Phase.DEAD, "/health answers 503, 3 times"),
+                (Phase.DEAD, "/health answers 503, 3 times in a row"),
             ]
 
     asyncio.run(run())
