@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from tailrace.proxy import registry
-from tailrace.proxy.commands import check, demo, init, schema, serve, version, workers
+from tailrace.proxy.commands import check, demo, init, ledger, schema, serve, version, workers
 from tailrace.proxy.config import ConfigError
 from tailrace.proxy.supervisor import Fatal
 
-OWN: tuple[ModuleType, ...] = (serve, check, workers, init, schema, demo, version)
+OWN: tuple[ModuleType, ...] = (serve, check, workers, ledger, init, schema, demo, version)
 _INSTALLED = {"sim": "run a simulated engine: vLLM's wire format, timing and failures, without a model"}
 
 

@@ -9,17 +9,27 @@ from typing import TYPE_CHECKING, Any
 from tailrace.proxy.config.secret import without_userinfo
 from tailrace.proxy.ledger.chain import Head
 from tailrace.proxy.ledger.record import Record
-from tailrace.proxy.ledger.sinks.sink import COLUMNS, POSITIONS, RECORDS, SEALS, TABLES, Down, Position, rows
+from tailrace.proxy.ledger.sinks.sink import (
+    COLUMNS,
+    NAMES,
+    POSITIONS,
+    RECORDS,
+    SEALS,
+    TABLES,
+    Down,
+    Position,
+    record_from,
+    rows,
+)
 from tailrace.proxy.ledger.verify import Seal
 
 if TYPE_CHECKING:
     import psycopg
 
 _ARRAYS = {"text": "text[]", "bigint": "bigint[]", "boolean": "boolean[]"}
-_NAMES = ", ".join(name for name, _ in COLUMNS)
 # One statement for a batch: a statement a row costs a hundred times the parsing.
 _INSERT = (
-    f"insert into {RECORDS} ({_NAMES}) select * from unnest("  # noqa: S608
+    f"insert into {RECORDS} ({NAMES}) select * from unnest("  # noqa: S608
     + ", ".join(f"%s::{_ARRAYS[kind]}" for _, kind in COLUMNS)
     + ") on conflict (charge_key) do nothing"
 )
@@ -32,6 +42,7 @@ _MOVE = (
     f"insert into {POSITIONS} (ledger, segment, place, records) values (%s, %s, %s, %s) "  # noqa: S608
     "on conflict (ledger) do update set segment = excluded.segment, place = excluded.place, records = excluded.records"
 )
+_READ = f"select {NAMES} from {RECORDS} where settled_ns >= %s and settled_ns < %s"  # noqa: S608
 _DROP = f"update {SEALS} set dropped = true where ledger = %s and segment = %s"  # noqa: S608
 _LIMITS: dict[str, Any] = {
     "connect_timeout": 5,
@@ -87,6 +98,12 @@ class PostgresSink:
         """Note that a segment is deleted."""
         with self._asking() as connection:
             connection.execute(_DROP, (ledger, segment))
+
+    def records(self, first_ns: int, end_ns: int) -> Iterator[Record]:
+        """The records of a time."""
+        with self._asking() as connection, connection.transaction(), connection.cursor("tailrace_records") as cursor:
+            cursor.execute(_READ, (first_ns, end_ns))
+            yield from map(record_from, cursor)
 
     def close(self) -> None:
         """Close the connection."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -43,6 +43,9 @@ class Sink(Protocol):
     def drop(self, ledger: str, segment: int) -> None:
         """Note that a segment is deleted on purpose."""
 
+    def records(self, first_ns: int, end_ns: int) -> Iterator[Record]:
+        """The records that were settled within a time, in no order; the sink may be asked nothing else meanwhile."""
+
     def close(self) -> None:
         """Let go of it."""
 
@@ -81,6 +84,7 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 )
 """Of the table of records, as both stores have it."""
 
+NAMES = ", ".join(name for name, _ in COLUMNS)
 RECORDS = "tailrace_ledger"
 SEALS = "tailrace_ledger_seals"
 POSITIONS = "tailrace_ledger_positions"
@@ -100,6 +104,14 @@ TABLES = (
 def rows(records: Iterable[Record], ledger: str) -> list[tuple[Any, ...]]:
     """Records as the table of both stores has them."""
     return [_row(record, ledger) for record in records]
+
+
+def record_from(row: Sequence[Any]) -> Record:
+    """The record of a row."""
+    plain = dict(zip((name for name, _ in COLUMNS), row, strict=True))
+    del plain["ledger"]
+    plain["tags"] = msgspec.json.decode(plain["tags"])
+    return msgspec.convert(plain, Record, strict=False)
 
 
 def _row(record: Record, ledger: str) -> tuple[Any, ...]:

@@ -9,13 +9,23 @@ from pathlib import Path
 
 from tailrace.proxy.ledger.chain import Head
 from tailrace.proxy.ledger.record import Record
-from tailrace.proxy.ledger.sinks.sink import COLUMNS, POSITIONS, RECORDS, SEALS, TABLES, Down, Position, rows
+from tailrace.proxy.ledger.sinks.sink import (
+    COLUMNS,
+    NAMES,
+    POSITIONS,
+    RECORDS,
+    SEALS,
+    TABLES,
+    Down,
+    Position,
+    record_from,
+    rows,
+)
 from tailrace.proxy.ledger.verify import Seal
 
 NAME = "ledger.db"
 _BUSY = 5.0
-_NAMES = ", ".join(name for name, _ in COLUMNS)
-_INSERT = f"insert into {RECORDS} ({_NAMES}) values ({', '.join('?' * len(COLUMNS))}) on conflict do nothing"  # noqa: S608
+_INSERT = f"insert into {RECORDS} ({NAMES}) values ({', '.join('?' * len(COLUMNS))}) on conflict do nothing"  # noqa: S608
 _SEAL = (
     f"insert into {SEALS} (ledger, segment, records, hash) values (?, ?, ?, ?) "  # noqa: S608
     "on conflict (ledger, segment) do update set records = excluded.records, hash = excluded.hash "
@@ -25,6 +35,7 @@ _MOVE = (
     f"insert into {POSITIONS} values (?, ?, ?, ?) on conflict (ledger) do update "  # noqa: S608
     "set segment = excluded.segment, place = excluded.place, records = excluded.records"
 )
+_READ = f"select {NAMES} from {RECORDS} where settled_ns >= ? and settled_ns < ?"  # noqa: S608
 _DROP = f"update {SEALS} set dropped = true where ledger = ? and segment = ?"  # noqa: S608
 
 
@@ -65,6 +76,11 @@ class SqliteSink:
         """Note that a segment is deleted."""
         with self._asking() as connection:
             connection.execute(_DROP, (ledger, segment))
+
+    def records(self, first_ns: int, end_ns: int) -> Iterator[Record]:
+        """The records of a time."""
+        with self._asking() as connection:
+            yield from map(record_from, connection.execute(_READ, (first_ns, end_ns)))
 
     def close(self) -> None:
         """Close the file."""
