@@ -60,8 +60,11 @@ def shortened(text: str, longest: int) -> str:
 
 
 def fits(words: Opening | Late, room: int) -> bool:
-    """Whether the words take no more than so many bytes."""
-    return len(msgspec.json.encode(words)) <= room
+    """Whether the words take no more than so many bytes, and can be written."""
+    try:
+        return len(msgspec.json.encode(words)) <= room
+    except UnicodeEncodeError:
+        return False
 
 
 def bounded(number: int) -> int:

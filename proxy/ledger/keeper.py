@@ -156,7 +156,7 @@ class Keeper:
         while number < settled and len(taken.records) < _MOST:
             record = ring.settlement(number)
             if record is None and not self._give_up(ring, ring.queued_slot(number), number):
-                return taken
+                break
             if record is not None:
                 taken.records.append(record)
             number += 1

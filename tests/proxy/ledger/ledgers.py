@@ -1,0 +1,100 @@
+"""What tests of the ledger share: calls to set down, logs in a folder, a disk that fails, a record as it should be."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tailrace.proxy.ledger import segments
+from tailrace.proxy.ledger.disk import Disk
+from tailrace.proxy.ledger.log import Log
+from tailrace.proxy.ledger.record import Late, Opening, Record, Settled
+from tailrace.proxy.ledger.ring import Ring
+from tailrace.proxy.ledger.sums import in_log
+
+RATES = (500_000_000, 50_000_000, 1_500_000_000, 100)
+EVER = 2**63 - 1
+DONE = Late("completed", "llama-70b")
+
+
+def opening(charge_key: str, **more: Any) -> Opening:
+    """A call of some tenant."""
+    words: dict[str, Any] = {
+        "call": f"call-{charge_key}",
+        "tenant": "acme",
+        "key": "k1",
+        "tags": ("a", "b"),
+        "model": "llama",
+        "deployment": "llama-70b",
+        "service_class": "interactive",
+        "route": "chat",
+        "currency": "EUR",
+        "price_version": "p1",
+        "rates": RATES,
+    }
+    return Opening(charge_key, **words | more)
+
+
+def settled(number: int) -> Settled:
+    """A settlement whose every number tells whose it is."""
+    return Settled(amount=number * 7, status=200, prompt=number, cached=number // 2, completion=number * 3, delivered=9)
+
+
+def fill(ring: Ring, count: int, first: int = 1) -> list[str]:
+    """Open and settle so many calls; their charge keys."""
+    keys = []
+    for number in range(first, first + count):
+        keys.append(ring.mint())
+        slot = ring.open(opening(keys[-1]))
+        assert slot >= 0
+        ring.settle(slot, DONE, settled(number))
+    return keys
+
+
+def read(folder: Path) -> list[Record]:
+    """All records of a log, each once."""
+    return list(in_log(folder, -EVER, EVER))
+
+
+def raw_keys(folder: Path) -> list[str]:
+    """The charge keys of all lines of a log, as often as they stand there."""
+    return [record.charge_key for record in _every(folder)]
+
+
+def _every(folder: Path) -> Iterator[Record]:
+    for segment in segments.numbers(folder):
+        lines, _ = segments.lines_from(segments.path_of(folder, segment), 0, -1)
+        for line in lines:
+            yield msgspec.json.decode(line.text, type=Record)
+
+
+def log_in(folder: Path, **more: Any) -> Log:
+    return Log(folder, **more)
+
+
+class FailingDisk(Disk):
+    """A disk that has no room, or fails to write out, as long as it is told to."""
+
+    def __init__(self) -> None:
+        self.room: int | None = None
+        self.broken = False
+        self.stuck = False
+
+    def write(self, fd: int, content: bytes, offset: int) -> None:
+        if self.room is not None:
+            super().write(fd, content[: self.room], offset)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(fd, content, offset)
+
+    def sync(self, fd: int) -> None:
+        if self.broken:
+            raise OSError(errno.EIO, "Input/output error")
+        super().sync(fd)
+
+    def truncate(self, fd: int, size: int) -> None:
+        if self.stuck:
+            raise OSError(errno.EIO, "Input/output error")
+        super().truncate(fd, size)
