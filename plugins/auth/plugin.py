@@ -129,7 +129,8 @@ class Auth(Plugin[_Config]):
     def recheck(self, call: Call) -> None:
         """Refuse a call whose key was revoked since. What only ran out meanwhile was good when the call came."""
         if _GRANT not in call:
-            if call.route.local is None or call.route.name in _LEADS_NOWHERE:
+            # A plugin that answers preflights stands further up; what got as far as here would go to a worker.
+            if not _is_local(call):
                 raise self._refuse(MISSING)
             return
         grant = call[_GRANT]
@@ -160,7 +161,8 @@ class Auth(Plugin[_Config]):
         """Who a caller without a credential is; None for a preflight, which browsers send without any."""
         if self._anonymous is not None:
             return self._anonymous
-        if call.head.method == "OPTIONS":
+        head = call.head
+        if head.method == "OPTIONS" and (_is_local(call) or head.get(b"access-control-request-method") is not None):
             return None
         raise self._refuse(MISSING)
 
@@ -235,6 +237,11 @@ class Auth(Plugin[_Config]):
             yield "table_age_seconds", {}, view.age
             for issuer, age in self._tokens.ages() if self._tokens is not None else ():
                 yield "key_set_age_seconds", {"issuer": issuer}, age
+
+
+def _is_local(call: Call) -> bool:
+    """Whether the gateway itself answers, on a route that there is."""
+    return call.route.local is not None and call.route.name not in _LEADS_NOWHERE
 
 
 def _anonymous(settings: Anonymous) -> Grant:
