@@ -13,7 +13,8 @@ _FRAMES: Final = 4
 _NOT_THEIRS: Final = (
     "<frozen importlib",
     str(Path(importlib.__file__).parent),
-    *(module.__file__ for module in (contextlib, functools)),
+    contextlib.__file__,
+    functools.__file__,
     str(Path(__file__).parent),
 )
 
