@@ -70,8 +70,6 @@ class PluginEntry:
     @classmethod
     def from_node(cls, node: Node, flaws: Flaws) -> PluginEntry | None:
         """Read an entry; a bare name stands for a plugin with its defaults."""
-        if node.broken:
-            return None
         if node.kind == "scalar":
             return cls._build(node, node.as_text(), None, Terms(), flaws)
         terms = _terms_of(node, flaws)

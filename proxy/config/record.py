@@ -61,6 +61,8 @@ class Record(Shape):
 
     def decode(self, node: Node, flaws: Flaws) -> Any:
         hook = getattr(self.cls, "from_node", None)
+        if node.broken:
+            return BAD
         if hook is None:
             return self.decode_fields(node, flaws)
         before = len(flaws)
