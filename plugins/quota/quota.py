@@ -41,7 +41,9 @@ class Config:
 
     limits: tuple[Limit, ...] = setting(default=(), help="limits on each key, tenant, model or tag (`of`)")
     lease_wait_ms: Annotated[float, AtLeast(0.1), AtMost(1000)] = setting(
-        default=2.0, help="how long a call waits for this host's authority", why="only where its process has no lease"
+        default=2.0,
+        help="how long a call whose process has no lease waits for an authority that has fallen silent",
+        why="one that answers is waited for, which takes a third of that",
     )
     unknown: Literal["open", "closed"] = setting(
         default="open",
