@@ -1,4 +1,4 @@
-"""The memory of one process's records: its layout, version 1. Integers are little-endian.
+"""The memory of one process's records: its layout, version 1. Integers are in the machine's byte order.
 
     0        8 bytes   "tailedgr"
     8        uint64    version of the layout
@@ -13,11 +13,14 @@
 
 A slot:
 
-    0        uint64    commit word: generation * 4 + state (0 being written, 1 open, 2 settled)
+    0        uint64    commit word: generation * 4 + state (0 never used, 1 open, 2 settled)
     64, 128  usage     running usage, twice: sequence, prompt, completion, cached, delivered, estimated, CRC-32
     192      numbers   of the settlement: generation, record number, time, Settled as integers; CRC-32
     320      blob      words of the settlement (Late): length, CRC-32 seeded with the generation, text
     768,1408 opening   twice: generation, turn, time, first sequence, length, CRC-32; text (Opening)
+
+A settled slot is used again once its number is durable, which is what a reader goes by: what lies in it then may be
+half of another call until the commit word says that it is open.
 
 Nothing that a commit word vouches for is written over: what changes while a record is open is written to the half that
 does not count yet, and counts from its own checksum on; the two words at the end (state, number settled) are single
@@ -39,7 +42,7 @@ PAGE = 4096
 
 SLOT = 2048
 SLOT_WORDS = SLOT // 8
-WRITING, OPEN, SETTLED = 0, 1, 2
+OPEN, SETTLED = 1, 2
 USAGE_AT = 64
 NUMBERS_AT = 192
 LATE_AT = 320
@@ -47,15 +50,15 @@ OPENING_AT = (768, 1408)
 LATE_ROOM = 768 - LATE_AT - 8
 OPENING_ROOM = 640 - 48
 
-HEADER = struct.Struct("<8sQQQQQQ")
-BLOB = struct.Struct("<II")
-USAGE = struct.Struct("<QqqqqQ")
-OPENING = struct.Struct("<QQQQII")
-SEED = struct.Struct("<QQQQ")
+HEADER = struct.Struct("=8sQQQQQQ")
+BLOB = struct.Struct("=II")
+USAGE = struct.Struct("=QqqqqQ")
+OPENING = struct.Struct("=QQQQII")
+SEED = struct.Struct("=QQQQ")
 """Of an opening's checksum: generation, turn, time, first sequence."""
-NUMBERS = struct.Struct("<QQQqqqqqqqqqqQ")
-WITH_USAGE = struct.Struct(f"<{USAGE.size}sI")
-WITH_NUMBERS = struct.Struct(f"<{NUMBERS.size}sI")
+NUMBERS = struct.Struct("=QQQqqqqqqqqqqQ")
+WITH_USAGE = struct.Struct(f"={USAGE.size}sI")
+WITH_NUMBERS = struct.Struct(f"={NUMBERS.size}sI")
 
 
 def slots_at(slots: int) -> int:

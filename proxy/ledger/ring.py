@@ -116,10 +116,8 @@ class Ring:
         self._generations[slot] = generation
         self._firsts[slot] = self._sequences[slot] + 1
         self._turns[slot] = 0
-        word = self._first_word + slot * SLOT_WORDS
-        self._words[word] = generation << 2
         self._set_down(slot, 0, _now(), text)
-        self._words[word] = generation << 2 | OPEN
+        self._words[self._first_word + slot * SLOT_WORDS] = generation << 2 | OPEN
         return slot
 
     def amend(self, slot: int, opening: Opening) -> None:
