@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 from cases.scene import WITNESS, Scene, scene
 from fakes import CHAT, GOOD, PATH, Answer, RawClient
 from tailrace.plugins.auth import Auth, command
+from tailrace.proxy.ground import Places
 from tailrace.proxy.testing.worker import Script
 
 AUTH = "tailrace.plugins.auth:Auth"
@@ -41,12 +43,16 @@ def bearer(key: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def guarded(
-    state: Path, config: str = "{}", *scripts: Script | bytes, more: str = "", before: str = ""
+    state: Path, config: str = "{}", *scripts: Script | bytes, more: str = "", keep: bool = False
 ) -> AsyncIterator[Scene]:
-    """A gateway whose first plugin is `auth`, with a witness behind it."""
-    listed = f"[{before}{AUTH}: {config}, {WITNESS[1:-1]}]"
-    async with scene(*(scripts or (GOOD,)), plugins=listed, more=f"state: {state}\n{more}") as s:
-        yield s
+    """A gateway whose first plugin is `auth`, with a witness behind it; `keep` what it shares for the next one."""
+    listed = f"[{AUTH}: {config}, {WITNESS[1:-1]}]"
+    try:
+        async with scene(*(scripts or (GOOD,)), plugins=listed, more=f"state: {state}\n{more}") as s:
+            yield s
+    finally:
+        if not keep:
+            shutil.rmtree(Places.of(state).shared, ignore_errors=True)
 
 
 def plugin_of(s: Scene) -> Any:

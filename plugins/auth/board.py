@@ -49,7 +49,9 @@ class Board:
     def age(self) -> float:
         """Seconds since every store was last heard of; without end before that."""
         confirmed = self._words[_CONFIRMED]
-        return (time.monotonic_ns() - confirmed) / 1e9 if confirmed else float("inf")
+        age = (time.monotonic_ns() - confirmed) / 1e9
+        # The page may be older than the clock, where it is in a file that outlived a restart of the machine.
+        return age if confirmed and age >= 0 else float("inf")
 
     def table_path(self, number: int) -> Path:
         """Where the table of a number is."""

@@ -7,6 +7,7 @@ A running gateway takes up every change by itself.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -35,7 +36,8 @@ def main(argv: Sequence[str]) -> int:
     """Run one action; the exit code."""
     options = parser().parse_args(argv)
     try:
-        return int(options.run(options, opened(options)))
+        with contextlib.closing(opened(options)) as store:
+            return int(options.run(options, store))
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2

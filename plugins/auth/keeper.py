@@ -62,7 +62,7 @@ class Keeper:
         await asyncio.to_thread(_first_looks, new)
         self._config, self._following = config, new
         await self._sets.follow(config.jwt)
-        self._confirm_once()
+        await self._confirm_once()
         await self._end(old)
         for each in old:
             await asyncio.to_thread(self._ring.forget, each.label)
@@ -84,13 +84,15 @@ class Keeper:
     async def _confirm(self) -> None:
         while True:
             await asyncio.sleep(TICK)
-            self._confirm_once()
+            await self._confirm_once()
 
-    def _confirm_once(self) -> None:
-        """Say how fresh the table is; a file that is faulty for now does not make it older."""
+    async def _confirm_once(self) -> None:
+        """Say how fresh the table is; a file that is faulty by now does not make it older."""
         times: list[int] = [each.confirmed_ns for each in self._following if each.store.name != FileKeys.name]
         oldest = min(times, default=0)
-        if oldest:
+        if oldest and all(each.confirmed_ns for each in self._following):
+            if not self._ring.is_complete:
+                await asyncio.to_thread(self._ring.complete)
             self._board.confirm(oldest, self._ring.keys)
 
     async def answer(self, seat: int, question: str, fields: dict[str, Any]) -> Any:

@@ -52,8 +52,9 @@ class FileKeys:
         except ConfigError:
             self._seen = now  # once is enough
             raise
-        yield from (change for key, change in found.items() if self._held.get(key) != change)
         yield from (change._replace(status=Status.REVOKED) for key, change in self._held.items() if key not in found)
+        # Last, as a digest may have gone from one id to another.
+        yield from (change for key, change in found.items() if self._held.get(key) != change)
         self._held, self._seen = found, now
 
     def wait(self, seconds: float) -> None:

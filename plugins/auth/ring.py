@@ -43,7 +43,7 @@ class KeyRing:
         self._board = board
         self._lock = threading.Lock()
         self._number = board.table
-        self._shown = False
+        self.is_complete = self._shown = False
         self._table: WritableTable | None = None
         # By store and id: the digests that open something.
         self._held: dict[tuple[str, str], tuple[bytes, ...]] = {}
@@ -53,15 +53,23 @@ class KeyRing:
         """How many keys there are, revoked ones of this run included."""
         return len(self._held)
 
+    def complete(self) -> None:
+        """Every store has been read: what a supervisor before this one knew is replaced. May take its time."""
+        with self._lock:
+            self.is_complete = True
+            self._show()
+
     def apply(self, store: str, changes: Iterable[Change]) -> int:
         """Take up what a store says; how many changes that were. Raises what the store raises, and OSError."""
         count = 0
-        with self._lock:
-            try:
-                for change in changes:
+        try:
+            # A store that hangs in the middle of its changes must not hold up the others.
+            for change in changes:
+                with self._lock:
                     self._take(store, change)
-                    count += 1
-            finally:
+                count += 1
+        finally:
+            with self._lock:
                 self._show()
         return count
 
@@ -111,6 +119,8 @@ class KeyRing:
         return table
 
     def _show(self) -> None:
+        if not self.is_complete:
+            return
         if self._table is None:
             self._grow(0)
         if not self._shown:

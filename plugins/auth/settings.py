@@ -24,7 +24,6 @@ from tailrace.proxy.limit import Limit
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA", "HS256", "HS384", "HS512"
 ]
-_SHORTEST_SECRET: Final = 32
 _SHORTEST_KEY: Final = 16
 
 
@@ -98,8 +97,9 @@ class Issuer:
             if algorithm.startswith("HS") != (self.secret is not None):
                 takes = "a `secret`" if algorithm.startswith("HS") else "public keys"
                 yield At(f"{algorithm} takes {takes}", "algorithms", number)
-        if self.secret is not None and len(self.secret.reveal().encode()) < _SHORTEST_SECRET:
-            yield At(f"give at least {_SHORTEST_SECRET} bytes: any token gives a shorter one away", "secret")
+        least = max((int(name[2:]) // 8 for name in self.algorithms if name.startswith("HS")), default=0)
+        if self.secret is not None and len(self.secret.reveal().encode()) < least:
+            yield At(f"give at least {least} bytes: any token gives a shorter one away", "secret")
         if self.jwks is not None and not self.jwks.startswith("https://") and not _is_local(self.jwks):
             yield At("must be an https URL: on another way, anybody could put in keys of their own", "jwks")
         if self.tenant is None and self.claims.tenant is None:

@@ -55,6 +55,10 @@ class KeyStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    def close(self) -> None:
+        """Let go of the database."""
+        self._database.close()
+
     def add(self, record: Record) -> None:
         """Store a new key; StoreFailed where its id or digest is taken."""
         self._database.execute(

@@ -7,11 +7,10 @@ import hmac
 import os
 
 import pytest
-from fakes import GOOD, PATH, RawClient, run
-from keys import ask, becomes, bearer, create, guarded, id_of, keys, plugin_of, status
-
 import tailrace.plugins.auth.plugin as plugin_module
 import tailrace.plugins.auth.table as table_module
+from fakes import GOOD, PATH, RawClient, run
+from keys import ask, bearer, becomes, create, guarded, id_of, keys, plugin_of, status
 
 SPELLINGS = {
     "bearer K": 200,
