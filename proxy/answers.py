@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import orjson
+from tailrace.proxy.errors import code_of
 from tailrace.proxy.fault import HOP_KEY_REFUSED, Fault, Whose, bad_answer
 from tailrace.proxy.head import Head, streaming_head
 from tailrace.proxy.headers import listed
 from tailrace.proxy.hop import REFUSED
 from tailrace.proxy.standing import UNSENT
+from tailrace.proxy.trouble import CREDENTIALS, NO_SERVER, meet, trouble_of
 from tailrace.proxy.wire import BODILESS, JSON, TEXT, VERBATIM
 
 if TYPE_CHECKING:
@@ -26,6 +28,23 @@ _SEVERAL_PROMPTS: Final = re.compile(rb'\[\s*[\["]')
 # Longer answers, such as vectors, are not looked through.
 _WALKED: Final = 64 * 1024
 _walk: Final = msgspec.json.Decoder(msgspec.Raw).decode
+_LONGEST_CODE: Final = 64
+_KINDS: Final = {
+    "bad_upstream_answer": "bad_answer",
+    "plugin_unavailable": "internal",
+    "internal_error": "internal",
+    "server_shutting_down": "shutting_down",
+    "upstream_auth_failed": "worker_refused",
+    "upstream_incomplete": "false_end",
+    "upstream_lost": "connection_lost",
+    "upstream_timeout": "upstream_timeout",
+    "worker_draining": "unavailable",
+    "worker_overloaded": "overloaded",
+    "worker_starting": "unavailable",
+    "worker_unavailable": "unavailable",
+    "worker_unreachable": "connect_failed",
+}
+"""A sidecar's faults by the codes of their answers."""
 _PASSED_WITH_ERRORS: Final = (b"retry-after", b"x-should-retry")
 
 
@@ -172,6 +191,8 @@ def error_of(attempt: Attempt, body: bytes, *, cut: bool = False) -> Fault:
     if status == 401 or status == 403:
         # The worker refused the gateway, not the client, whose credentials it never saw.
         stranger = REFUSED.encode() in body
+        if not stranger:
+            meet(attempt.worker, CREDENTIALS)
         return Fault(
             kind="worker_refused",
             whose=Whose.GATEWAY,
@@ -179,7 +200,7 @@ def error_of(attempt: Attempt, body: bytes, *, cut: bool = False) -> Fault:
             code="upstream_auth_failed",
             message=HOP_KEY_REFUSED if stranger else "The worker refused the gateway's credentials.",
         )
-    return Fault(
+    fault = Fault(
         kind="http_error",
         whose=whose,
         status=status,
@@ -190,6 +211,23 @@ def error_of(attempt: Attempt, body: bytes, *, cut: bool = False) -> Fault:
         headers=passed,
         body=body if usable else None,
     )
+    if status == 404:
+        return _not_found(attempt, fault)
+    return fault.but(kind=_kind(attempt, code_of(fault), "http_error")) if usable else fault
+
+
+def _not_found(attempt: Attempt, fault: Fault) -> Fault:
+    """A worker's 404: of a model, a stored response or a path; or the operator's, who named what is not there."""
+    entry = attempt.entry
+    if entry.unlisted:
+        message = f"No worker lists '{entry.served}', which is what the model '{entry.name}' stands for here."
+        return fault.but(whose=Whose.GATEWAY, message=message, body=None)
+    if fault.body is not None:
+        return fault
+    if trouble_of(attempt.worker) == NO_SERVER:
+        message = "The worker answered with status 404: no inference server seems to listen there."
+        return fault.but(whose=Whose.ENGINE, code="not_found", message=message)
+    return fault.but(code="not_found")
 
 
 def _message(body: bytes) -> tuple[str | None, bool]:
@@ -210,8 +248,8 @@ def _message(body: bytes) -> tuple[str | None, bool]:
     return (message if isinstance(message, str) else None), False
 
 
-def error_event(event: Event) -> Fault:
-    """The fault that an error event in a stream stands for, with the status it names."""
+def error_event(attempt: Attempt, event: Event, *, shown: bool = False) -> Fault:
+    """The fault that an error event in a stream stands for, with the status it names; `shown` as it is."""
     body: Any = event.json()
     error: Any = body.get("error") if isinstance(body, dict) else None
     if isinstance(body, dict) and error is None and isinstance(body.get("response"), dict):
@@ -226,13 +264,19 @@ def error_event(event: Event) -> Fault:
     status = code if isinstance(code, int) and 400 <= code <= 599 else 502
     message = error.get("message")
     return Fault(
-        kind="error_event",
+        kind=_kind(attempt, code, "error_event"),
         whose=Whose.CLIENT if status < 500 and status not in (408, 429) else Whose.ENGINE,
         status=status,
-        code=_code(status),
+        code=code if isinstance(code, str) and 0 < len(code) <= _LONGEST_CODE else _code(status),
+        body=event.data if shown else None,
         message=message if isinstance(message, str) else "The worker reported an error.",
         retryable=status in (408, 429, 500, 502, 503, 504),
     )
+
+
+def _kind(attempt: Attempt, code: object, otherwise: str) -> str:
+    """The kind of an error: a sidecar's own are faults that are known here by their codes."""
+    return _KINDS.get(code, otherwise) if attempt.head.load and isinstance(code, str) else otherwise
 
 
 def _code(status: int) -> str:

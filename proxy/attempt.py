@@ -167,7 +167,7 @@ class Attempt(Sink):
         for event in splitter.feed(data):
             sign = dialect.judge(event)
             if sign is Sign.ERROR:
-                self._lose(answers.error_event(event))
+                self._lose(answers.error_event(self, event))
                 return
             if sign is Sign.ABORTED:
                 self._lose(false_end("the engine aborted the request"))

@@ -209,9 +209,9 @@ def overdue(limit: float) -> Fault:
     return timed_out("total", limit).but(whose=Whose.GATEWAY, message=message, sent=False)
 
 
-def no_worker(model: str, retry_after: float = 1.0, *, strangers: bool = False) -> Fault:
-    """No worker of the model may take a call now; `strangers`: because they do not accept the hop key."""
-    why = f" {HOP_KEY_REFUSED}" if strangers else ""
+def no_worker(model: str, retry_after: float = 1.0, *, why: str = "") -> Fault:
+    """No worker of the model may take a call now; `why` is a sentence."""
+    why = f" {why}" if why else ""
     return Fault(
         kind="no_worker",
         whose=Whose.GATEWAY,

@@ -13,6 +13,7 @@ from typing import Final
 
 import orjson
 from tailrace.proxy.address import Address
+from tailrace.proxy.fault import HOP_KEY_REFUSED
 from tailrace.proxy.headers import via
 from tailrace.proxy.pool import ConnectionPool
 from tailrace.proxy.standing import Standing
@@ -112,7 +113,7 @@ class Pool:
 class ModelEntry:
     """One model name that clients may use: the pool behind it and the name its workers know it by."""
 
-    __slots__ = ("adapter", "candidates", "name", "pool", "rename", "served", "served_json")
+    __slots__ = ("adapter", "candidates", "missed", "name", "pool", "rename", "served", "served_json")
 
     def __init__(self, name: str, pool: Pool, served: str, *, adapter: bool = False, rename: bool = False) -> None:
         self.name = name
@@ -122,6 +123,8 @@ class ModelEntry:
         self.adapter = adapter
         self.rename = rename and served != name
         self.candidates: list[Worker] = []
+        self.missed = False
+        """The log has said that no worker lists it."""
 
     def rebuild(self) -> None:
         """Recompute the candidates; an adapter is only where a worker lists it."""
@@ -131,9 +134,22 @@ class ModelEntry:
         self.candidates = eligible
 
     @property
-    def refused(self) -> bool:
-        """Whether nobody can take a call, and workers that do not accept the hop key are among them."""
-        return not self.candidates and any(worker.standing.hop_refused for worker in self.pool.workers)
+    def why_nobody(self) -> str:
+        """Why nobody takes a call, where that is for an operator to mend; else an empty text."""
+        if not self.candidates and any(worker.standing.hop_refused for worker in self.pool.workers):
+            return HOP_KEY_REFUSED
+        return f"No worker lists '{self.served}'." if self.unlisted else ""
+
+    @property
+    def unlisted(self) -> bool:
+        """Whether workers say what they serve, and none says that it serves this."""
+        told = [worker.standing.models for worker in self.pool.workers if worker.standing.models]
+        return bool(told and self.name) and not any(self.served in models for models in told)
+
+    @property
+    def known(self) -> bool:
+        """Whether every worker that lives has said what it serves."""
+        return all(worker.standing.models or worker.standing.dead for worker in self.pool.workers)
 
     def draw(self, without: Iterable[Worker] = ()) -> Sequence[Worker]:
         """At most MAX_CANDIDATES workers to choose from, at random where there are more."""

@@ -164,7 +164,7 @@ class Race(Signal[Attempt]):
             worker.inflight -= 1
             candidates = [other for other in candidates if other is not worker]
         if not self._faults:
-            self._faults.append(no_worker(call.model, strangers=entry.refused))
+            self._faults.append(no_worker(call.model, why=entry.why_nobody))
         return False
 
     def _agreed(self, attempt: Attempt) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tailrace.proxy.trouble import trouble_of
+
 if TYPE_CHECKING:
     from tailrace.proxy.fleet import Worker
 
@@ -26,6 +28,6 @@ def described(worker: Worker) -> dict[str, Any]:
             "kv_use": standing.kv_use,
             "tokens_per_second": standing.tokens_per_second,
             "models": standing.models,
-            "reason": standing.reason,
+            "reason": standing.reason or trouble_of(worker),
         },
     }

@@ -30,6 +30,9 @@ class Standing:
     reason: str = ""
     hop_refused: bool = False
     """It does not accept this gateway's hop key."""
+    trouble: str = ""
+    """Why its calls fail, where it takes them nevertheless; `troubled` is when that was last met."""
+    troubled: float = 0.0
     _said: bytes = b""
 
     @property

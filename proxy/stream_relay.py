@@ -188,7 +188,7 @@ class StreamRelay(Sink):
                 return False
             end += len(event.raw)
             if sign is Sign.ERROR:
-                self._show_error(whole[shown:end], answers.error_event(event))
+                self._show_error(whole[shown:end], answers.error_event(self._attempt, event, shown=True))
                 return False
             if sign is Sign.DONE:
                 self._send(whole[shown:end])

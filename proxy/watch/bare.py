@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import orjson
+from tailrace.proxy.trouble import CREDENTIALS, NO_SERVER
 from tailrace.proxy.watch.feed import models_of
 
 
@@ -12,6 +13,13 @@ def verdict(health_status: int) -> str | None:
     An engine that knows no health check answers 404, and one behind a key 401: both are alive.
     """
     return f"its health check answers {health_status}" if health_status >= 500 else None
+
+
+def trouble_in(health_status: int, models_status: int) -> str:
+    """What keeps an engine that answers so from serving, empty where nothing does."""
+    if models_status in (401, 403):
+        return CREDENTIALS
+    return NO_SERVER if health_status == models_status == 404 else ""
 
 
 def models_in(body: bytes) -> dict[str, str] | None:

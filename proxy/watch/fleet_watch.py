@@ -30,7 +30,7 @@ class FleetWatch:
         self._watches: dict[Worker, WorkerWatch] = {}
         self._tasks: dict[Worker, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._models: dict[Worker, dict[str, str]] = {}
+        self._known: dict[Worker, tuple[dict[str, str], bool]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def follow(self, workers: Iterable[Worker], key: HopKey | None, stale: float) -> None:
@@ -59,7 +59,7 @@ class FleetWatch:
 
     def _dismiss(self, worker: Worker) -> None:
         del self._watches[worker]
-        self._models.pop(worker, None)
+        self._known.pop(worker, None)
         self._stop(worker)
 
     def _stop(self, worker: Worker) -> None:
@@ -83,9 +83,9 @@ class FleetWatch:
     def changed(self, worker: Worker) -> None:
         """Rebuild the lists that depend on a worker."""
         worker.changed()
-        models = worker.standing.models
-        if self._models.get(worker, {}) != models:
-            self._models[worker] = models
+        known = (worker.standing.models, worker.standing.dead)
+        if self._known.get(worker, ({}, False)) != known:
+            self._known[worker] = known
             self._models_changed()
 
     def known(self, worker: Worker, *, bare: bool) -> None:

@@ -13,11 +13,12 @@ import random
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from tailrace.proxy import trouble
 from tailrace.proxy.fleet import Worker
 from tailrace.proxy.sweep import Clock
 from tailrace.proxy.watch.ask import ask, read_feed
 from tailrace.proxy.watch.asked import Unanswered
-from tailrace.proxy.watch.bare import models_in, verdict
+from tailrace.proxy.watch.bare import models_in, trouble_in, verdict
 from tailrace.proxy.watch.feed import apply
 from tailrace.proxy.watch.subscription import End
 
@@ -59,6 +60,7 @@ class WorkerWatch:
         self._failures = 0
         self._shown = worker.standing.takes_calls
         self._served = False
+        self._met = ""
         self._warned = False
         self._began = clock.now
 
@@ -206,7 +208,7 @@ class WorkerWatch:
             return
         standing = self.worker.standing
         standing.seen = self._clock.now
-        models = await self._models()
+        models = await self._models(health.status)
         before = (standing.dead, standing.models)
         standing.dead, standing.reason = False, ""
         self._served = True
@@ -215,9 +217,16 @@ class WorkerWatch:
         if before != (standing.dead, standing.models):
             self._tell()
 
-    async def _models(self) -> dict[str, str] | None:
+    async def _models(self, health: int) -> dict[str, str] | None:
         try:
             answer = await ask(self.worker, "/v1/models", ANSWER)
         except Unanswered:
             return None
+        met = trouble_in(health, answer.status)
+        for why in (trouble.CREDENTIALS, trouble.NO_SERVER):
+            if why == met:
+                trouble.meet(self.worker, why)
+            elif why == self._met:
+                trouble.end(self.worker, why)
+        self._met = met
         return models_in(answer.body) if answer.status == 200 else None

@@ -14,6 +14,7 @@ from fakes import (
     Upstream,
     chat_answer,
     chunked,
+    event,
     gateway,
     json_answer,
     run,
@@ -75,7 +76,7 @@ def test_a_line_for_each_kind_of_end(tmp_path):
             await client.post("/v1/chat/completions", {**CHAT, "stream": True})
 
     async def cut(conn: Connection, request: Request) -> None:
-        await conn.send(sse_head() + b"".join(chunked(event) for event in stream_of(["a"])[:2]))
+        await conn.send(sse_head() + b"".join(chunked(each) for each in stream_of(["a"])[:2]))
         conn.fin()
 
     lines = logged(tmp_path / "log", sse_answer(stream_of(["a"])), cut, asks=asks)
@@ -125,6 +126,56 @@ def test_the_code_is_the_one_that_the_client_read(tmp_path, answer, code):
 
     (line,) = logged(tmp_path / "log", answer, asks=asks)
     assert (line["code"], read) == (code, [code])
+
+
+LOAD = b"\r\nx-tailrace-load: running=0;waiting=0;kv=0.00"
+LOST = {"message": "gone", "type": "server_error", "param": None, "code": "upstream_lost"}
+
+
+@pytest.mark.parametrize(
+    ("load", "code", "fault"),
+    [
+        (LOAD, "upstream_lost", "connection_lost"),
+        (LOAD, "server_shutting_down", "shutting_down"),
+        (LOAD, 400, "error_event"),
+        (b"", "upstream_lost", "error_event"),
+        (b"", 400, "error_event"),
+    ],
+)
+@pytest.mark.parametrize("begun", [True, False])
+def test_the_code_is_the_one_that_the_client_read_in_a_stream(tmp_path, begun, load, code, fault):
+    """A sidecar, which says its load, says what went wrong by a code of its own."""
+    read = []
+
+    async def failing(conn: Connection, request: Request) -> None:
+        pieces = [*(stream_of(["a"])[:2] if begun else []), event({"error": {**LOST, "code": code}})]
+        await conn.send(sse_head().replace(b" OK", b" OK" + load, 1) + b"".join(map(chunked, pieces)))
+        conn.fin()
+
+    async def asks(url, upstream):
+        async with RawClient(url) as client:
+            answer = await client.post("/v1/chat/completions", {**CHAT, "stream": True})
+            errors = [each.json() for each in answer.events if b"error" in each.data] if begun else [answer.json()]
+            read.extend(each["error"]["code"] for each in errors)
+
+    (line,) = logged(tmp_path / "access.log", failing, asks=asks)
+    # Before the stream has begun an engine's number becomes the error's status, with the code of that.
+    expected = "invalid_request_error" if code == 400 and not begun else code
+    assert (line["code"], line["fault"], read) == (expected, fault, [expected])
+
+
+@pytest.mark.parametrize(("load", "fault"), [(LOAD, "upstream_timeout"), (b"", "http_error")])
+def test_a_sidecars_own_refusal_is_named_as_it_named_it(tmp_path, load, fault):
+    refused = json_answer({"error": {**LOST, "code": "upstream_timeout"}}, 504)
+
+    async def asks(url, upstream):
+        async with RawClient(url) as client:
+            assert (await client.post("/v1/chat/completions", CHAT)).json()["error"]["code"] == "upstream_timeout"
+
+    (line,) = logged(
+        tmp_path / "access.log", refused.replace(b"\r\n", LOAD + b"\r\n", 1) if load else refused, asks=asks
+    )
+    assert (line["code"], line["fault"], line["status"]) == ("upstream_timeout", fault, 504)
 
 
 def test_every_field_is_in_the_guide(tmp_path):

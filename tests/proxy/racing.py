@@ -123,7 +123,9 @@ class FakeWorker:
 class Entry:
     """The workers of a model, drawn in order, those not tried yet first."""
 
-    refused = False
+    unlisted = False
+
+    why_nobody = ""
 
     def __init__(self, workers: list[FakeWorker]) -> None:
         self.candidates = workers
