@@ -10,6 +10,11 @@ from pathlib import Path
 class Disk:
     """The operating system's own."""
 
+    def make_folder(self, path: Path) -> None:
+        """A folder for this user alone, durable as the files in it."""
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._sync_folder(path.parent)
+
     def open(self, path: Path) -> int:
         """A descriptor to write to a file that is there."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -42,11 +47,6 @@ class Disk:
         finally:
             os.close(fd)
         draft.rename(path)
-        self._sync_folder(path.parent)
-
-    def remove(self, path: Path) -> None:
-        """Delete a file."""
-        path.unlink(missing_ok=True)
         self._sync_folder(path.parent)
 
     def _sync_folder(self, folder: Path) -> None:

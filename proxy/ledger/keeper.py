@@ -19,13 +19,16 @@ from tailrace.proxy.ledger.ages import Ages
 from tailrace.proxy.ledger.log import Log
 from tailrace.proxy.ledger.record import ORPHAN, Record
 from tailrace.proxy.ledger.ring import PREFIX
-from tailrace.proxy.ledger.slots import NoRing, Slots
+from tailrace.proxy.ledger.slots import NoRing, Slots, clear_unborn
 
 log = logging.getLogger("tailrace")
 
 PERIOD = 0.01
 """Half of the 20 ms within which a settlement begins to be made durable: a late wake-up has the other half."""
 
+_SHORTEST = 0.001
+_GRAIN = 100_000_000
+"""A folder that was changed so long ago has got nothing new since, however coarse its clock is; in nanoseconds."""
 _MOST = 20_000
 _PATIENCE = 100
 """Rounds for which a settlement may be unreadable: longer than any processor holds back a store."""
@@ -53,6 +56,10 @@ class Keeper:
         self.records = 0
         self.trouble = ""
         """Why nothing can be made durable now; empty while all is well."""
+        self.refused = 0
+        """How often a process had no slot for a record."""
+        self.waiting = 0
+        """How many settlements were not durable after the last round."""
         self._shared = shared
         self._period = period
         self._rings: dict[str, Slots] = {}
@@ -61,6 +68,8 @@ class Keeper:
         self._unreadable: dict[str, int] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._seen = 0
+        clear_unborn(shared)
         self._find()
         # The one before may have been killed between the log and the ring.
         self._known = ledger.recent(sum(ring.slots for ring in self._rings.values())) if self._rings else set()
@@ -81,19 +90,13 @@ class Keeper:
         self._rings.clear()
         self.log.close()
 
-    @property
-    def refused(self) -> int:
-        """How often a process had no slot for a record."""
-        return self._refused_by_gone + sum(ring.refused for ring in tuple(self._rings.values()))
-
-    @property
-    def waiting(self) -> int:
-        """How many settlements are not durable yet."""
-        return sum(ring.settled - ring.durable for ring in tuple(self._rings.values()))
-
     def _run(self) -> None:
-        while not self._stop.wait(self._period):
+        pause = self._period
+        while not self._stop.wait(pause):
+            begun = time.monotonic()
             self._go_round()
+            # Rounds begin a period apart: what is settled during a slow sync need not wait for more than the next.
+            pause = max(self._period - (time.monotonic() - begun), _SHORTEST)
 
     def _go_round(self) -> None:
         try:
@@ -103,6 +106,8 @@ class Keeper:
         except Exception as error:
             log.exception("the ledger's keeper failed, and tries again")
             self._fail(f"{type(error).__name__}: {error}")
+        self.refused = self._refused_by_gone + sum(ring.refused for ring in self._rings.values())
+        self.waiting = sum(ring.settled - ring.durable for ring in self._rings.values())
 
     def _fail(self, why: str) -> None:
         if not self.trouble:
@@ -135,7 +140,11 @@ class Keeper:
         return len(fresh)
 
     def _find(self) -> None:
-        """Take up rings that are new, and clear away what was killed before it was one."""
+        """Take up rings that are new."""
+        changed = self._shared.stat().st_mtime_ns
+        if changed == self._seen and time.time_ns() - changed > _GRAIN:
+            return
+        self._seen = changed
         for entry in os.scandir(self._shared):
             if entry.name in self._rings or entry.name in self._strange or not entry.name.startswith(PREFIX):
                 continue

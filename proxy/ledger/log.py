@@ -55,7 +55,7 @@ class Log:
         self._fd = -1
         self._dirty = False
         self._over = False
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._disk.make_folder(folder)
         present = segments.numbers(folder)
         if present:
             self._take_up(present[-1])

@@ -43,7 +43,7 @@ from tailrace.proxy.ledger.record import Late, Opening, Settled
 
 SLOTS = 4096
 """For open calls and for what is settled and not yet durable: 8 MiB a process."""
-PREFIX = "ring-"
+PREFIX, UNBORN = "ring-", "unborn-"
 FULL = -1
 
 _encode = msgspec.json.Encoder().encode
@@ -51,7 +51,11 @@ _now = time.time_ns
 
 
 class Ring:
-    """The writing side; all methods but `create` and `close` are for the request path. One thread only."""
+    """The writing side; all methods but `create` and `close` are for the request path. One thread only.
+
+    It lives as long as the process has calls in it: the keeper takes what is open in a closed one for orphans. A child
+    forked without an exec would hold its lock beyond the process's death.
+    """
 
     def __init__(self, fd: int, path: Path, ident: str, slots: int) -> None:
         self.path = path
@@ -81,7 +85,7 @@ class Ring:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         ident = token_hex(8)
         # Under this name the keeper does not look at it: it must not find it before the lock is held.
-        unborn = folder / f"unborn-{ident}"
+        unborn = folder / f"{UNBORN}{ident}"
         fd = os.open(unborn, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,7 +15,10 @@ import msgspec
 from tailrace.proxy.ledger import layout
 from tailrace.proxy.ledger.layout import BLOB, OPEN, OPENING, SETTLED, SLOT
 from tailrace.proxy.ledger.record import ORPHAN, Late, Opening, Record, Settled, record_of
+from tailrace.proxy.ledger.ring import UNBORN
 from tailrace.proxy.tariff import charge
+
+_NEWBORN = 10.0
 
 _opening = msgspec.json.Decoder(Opening).decode
 _late = msgspec.json.Decoder(Late).decode
@@ -199,3 +203,17 @@ class Slots:
         length, checksum = BLOB.unpack_from(self._view, at)
         text = bytes(self._view[at + 8 : at + 8 + length]) if length <= layout.PAGE else b""
         return text if zlib.crc32(text, seed) == checksum else None
+
+
+def clear_unborn(folder: Path) -> None:
+    """Remove what processes left that were killed while they made their ring."""
+    for path in folder.glob(f"{UNBORN}*"):
+        with suppress(OSError):
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # One that has just been made may not have its lock yet.
+                if time.time() - os.fstat(fd).st_mtime > _NEWBORN:
+                    path.unlink()
+            finally:
+                os.close(fd)

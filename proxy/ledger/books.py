@@ -1,0 +1,50 @@
+"""The ledger's part that runs once on a host: log, keeper and shipper, opened and closed together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tailrace.proxy.ground import Places
+from tailrace.proxy.ledger.keeper import Keeper
+from tailrace.proxy.ledger.log import SEGMENT_BYTES, SEGMENT_SECONDS, Log
+from tailrace.proxy.ledger.segments import FOLDER
+from tailrace.proxy.ledger.shipping import KEEP_SECONDS, Shipper
+from tailrace.proxy.ledger.sinks import sink_of
+
+
+def rings_in(places: Places) -> Path:
+    """Where the processes of a host have their rings."""
+    return places.shared / FOLDER
+
+
+class Books:
+    """Everything in it may be read from any thread."""
+
+    def __init__(
+        self,
+        places: Places,
+        url: str | None,
+        *,
+        keep_seconds: float = KEEP_SECONDS,
+        segment_bytes: int = SEGMENT_BYTES,
+        segment_seconds: float = SEGMENT_SECONDS,
+    ) -> None:
+        """Take up what is there and begin; raises OSError or Down where that is not possible."""
+        sink = sink_of(url, places.state)
+        rings = rings_in(places)
+        rings.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.log = Log(places.state / FOLDER, segment_bytes=segment_bytes, segment_seconds=segment_seconds)
+        self.keeper = Keeper(rings, self.log)
+        self.shipper = Shipper(self.log, sink, keep_seconds=keep_seconds)
+        self.keeper.start()
+        self.shipper.start()
+
+    @property
+    def troubles(self) -> list[str]:
+        """What is wrong now; the first of them, of the keeper, means that records pile up in memory."""
+        return [each for each in (self.keeper.trouble, self.shipper.trouble, self.log.damaged) if each]
+
+    def close(self) -> None:
+        """Keep and ship what can be, and end."""
+        self.keeper.close()
+        self.shipper.close()

@@ -1,0 +1,62 @@
+"""The host's part of the ledger as a whole, on its own threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ledgers import EVER, fill, opening, raw_keys
+from tailrace.proxy.ground import Places
+from tailrace.proxy.ledger.books import Books, rings_in
+from tailrace.proxy.ledger.ring import Ring
+from tailrace.proxy.ledger.sinks.sink import Down
+from tailrace.proxy.ledger.sinks.sqlite import SqliteSink
+from tailrace.proxy.ledger.verify import verify
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    places = Places(tmp_path / "state", tmp_path / "shared")
+    places.make()
+    return places
+
+
+def until(reached: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not reached():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_a_call_goes_from_the_ring_through_the_log_to_the_sink(places: Places) -> None:
+    books = Books(places, None)
+    ring = Ring.create(rings_in(places), "w", 16)
+    keys = fill(ring, 5)
+    until(lambda: books.shipper.shipped == 5)
+    assert books.troubles == []
+    books.close()
+    again = Books(places, None)
+    keys += fill(ring, 5, 6)
+    ring.open(opening("open"))
+    ring.close()
+    until(lambda: list(rings_in(places).iterdir()) == [])
+    again.close()
+    assert raw_keys(places.state / "ledger") == [*keys, "open"]
+    sink = SqliteSink(places.state / "ledger.db", read_only=True)
+    assert {record.charge_key for record in sink.records(-EVER, EVER)} == {*keys, "open"}
+    assert verify(places.state / "ledger", sink.seals(again.log.head.ledger)).faults == []
+    sink.close()
+
+
+def test_what_is_wrong_is_told(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    books = Books(places, "postgresql://u:pw1@127.0.0.1:1/x")
+    fill(Ring.create(rings_in(places), "w", 16), 1)
+    until(lambda: books.shipper.trouble != "")
+    [told] = books.troubles
+    assert told.startswith("the ledger's sink takes nothing: PostgreSQL: ") and "pw1" not in told
+    books.close()
+    monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
+    with pytest.raises(Down, match=r"pip install 'tailrace\[postgres\]'"):
+        Books(places, "postgresql://x")
