@@ -150,11 +150,13 @@ class Keeper:
                 continue
             try:
                 self._rings[entry.name] = Slots(Path(entry.path))
-            except FileNotFoundError:
-                continue
-            except (NoRing, OSError, ValueError) as error:
+            except (NoRing, ValueError) as error:
                 self._strange.add(entry.name)
                 log.error("the ledger leaves %s alone: %s", entry.path, error)
+            except OSError as error:
+                # It may do later: too many files are open, or the process has ended already.
+                self._seen = 0
+                log.debug("the ledger cannot open %s now: %s", entry.path, error)
 
     def _take(self, ring: Slots) -> _Taken:
         # In this order: what a process settles after it was seen alive is the next round's.

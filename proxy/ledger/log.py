@@ -135,7 +135,7 @@ class Log:
 
     def _take_up(self, segment: int) -> None:
         path = segments.path_of(self.folder, segment)
-        found = segments.reach(path)
+        found = segments.reach(path.read_bytes())
         if found.header is None or not (found.whole or found.torn):
             self.damaged = f"segment {segment} is damaged behind record {found.records}: run `tailrace ledger verify`"
             log.error("the ledger's %s; it goes on in a new segment", self.damaged)

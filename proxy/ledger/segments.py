@@ -59,9 +59,8 @@ class Reached:
         return self.header is not None and self.end == self.size
 
 
-def reach(path: Path) -> Reached:
+def reach(content: bytes) -> Reached:
     """Follow a segment's chain from its header to the first line that does not hold, or its end."""
-    content = path.read_bytes()
     first, newline, _ = content.partition(b"\n")
     header = header_of(first) if newline else None
     mark, records, batch = begin(first), 0, 0

@@ -45,7 +45,10 @@ class Slots:
         self._words = self._view.cast("Q")
         self._first = layout.slots_at(self.slots)
         name = self._blob(layout.NAME_AT, 0)
-        self.ident, self.worker = ("", "") if name is None else _name(name)
+        if name is None:
+            self.close()
+            raise NoRing(f"{path} is no ring: nobody's name is in it")
+        self.ident, self.worker = _name(name)
 
     def _header(self) -> tuple[int, int]:
         head = os.pread(self._fd, layout.HEADER.size, 0)

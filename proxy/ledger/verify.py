@@ -75,8 +75,7 @@ def _check(
     folder: Path, segment: int, before: _Chain | None, seals: Seals, findings: Findings, *, last: bool
 ) -> _Chain:
     """One segment; how far its own chain goes."""
-    path = segments.path_of(folder, segment)
-    content = path.read_bytes()
+    content = segments.path_of(folder, segment).read_bytes()
     first, _, _ = content.partition(b"\n")
     header = header_of(first)
     findings.segments += 1
@@ -86,7 +85,7 @@ def _check(
         findings.faults += _joint(header, segment, before, seals)
     torn_at = None
     if last and header is not None:
-        reached = segments.reach(path)
+        reached = segments.reach(content)
         if reached.torn and not reached.whole:
             torn_at = reached.end
             findings.notes.append(

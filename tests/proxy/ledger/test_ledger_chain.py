@@ -123,6 +123,20 @@ def test_a_tail_that_was_cut_off_is_found_by_the_sealed_head(tmp_path: Path, cut
     assert any("the end was cut off: the sink has sealed" in fault for fault in verify(tmp_path, seals).faults)
 
 
+@pytest.mark.parametrize("cut", [1, 40, 100])
+def test_a_torn_last_record_is_told_and_no_fault(tmp_path: Path, cut: int) -> None:
+    written(tmp_path, records=3)
+    path = segments.path_of(tmp_path, 1)
+    path.write_bytes(path.read_bytes()[:-cut])
+    found = verify(tmp_path, None)
+    assert (found.faults, found.records) == ([], 2)
+    assert found.notes[0].startswith("1:3: a torn end of ")
+    log = log_in(tmp_path)
+    assert (log.torn > 0, log.head.records) == (True, 2)
+    log.close()
+    assert len(verify(tmp_path, None).notes) == 1
+
+
 def test_a_chain_computed_anew_is_found_by_the_sealed_heads(tmp_path: Path) -> None:
     seals = written(tmp_path / "true")
     log = Log(tmp_path / "forged", segment_bytes=600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -190,6 +191,21 @@ def test_what_is_no_ring_is_left_alone(shared: Path, state: Path, keeper: Keeper
     keeper.round()
     assert raw_keys(state) == keys
     assert (shared / "ring-strange").exists()
+
+
+def test_a_ring_that_cannot_be_opened_now_is_opened_later(
+    shared: Path, state: Path, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = fill(Ring.create(shared, "w", 8), 2)
+    with monkeypatch.context() as patched:
+        patched.setattr("os.open", refuse)
+        assert keeper.round() == 0
+    assert keeper.round() == 2
+    assert raw_keys(state) == keys
+
+
+def refuse(*_: object) -> int:
+    raise OSError(errno.EMFILE, "Too many open files")
 
 
 def test_a_record_damaged_in_memory_is_set_aside_and_holds_up_no_other(

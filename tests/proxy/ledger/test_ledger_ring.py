@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 from ledgers import DONE, fill, opening, settled
+from tailrace.proxy.ledger.layout import HEADER, MAGIC, VERSION, size_of
 from tailrace.proxy.ledger.record import ORPHAN, Late, Settled
 from tailrace.proxy.ledger.ring import FULL, Ring
-from tailrace.proxy.ledger.slots import NoRing, Slots
+from tailrace.proxy.ledger.slots import NoRing, Slots, clear_unborn
 from tailrace.proxy.tariff import charge
 
 
@@ -133,7 +136,25 @@ def test_charge_keys_are_not_minted_twice(tmp_path: Path) -> None:
     assert len(set(keys)) == 300
 
 
-@pytest.mark.parametrize("content", [b"", b"tailedgr", b"x" * 9000])
+NAMELESS = HEADER.pack(MAGIC, VERSION, 1, 0, 0, 0, 1).ljust(size_of(1), b"\1")
+
+
+def test_memory_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(OSError):
+        Ring.create(tmp_path, "w", 1 << 40)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ring_that_was_never_finished_is_cleared_away(tmp_path: Path) -> None:
+    for name, age in (("unborn-old", 60), ("unborn-new", 0), ("other", 60)):
+        (tmp_path / name).write_bytes(b"")
+        then = time.time() - age
+        os.utime(tmp_path / name, (then, then))
+    clear_unborn(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"unborn-new", "other"}
+
+
+@pytest.mark.parametrize("content", [b"", b"tailedgr", b"x" * 9000, NAMELESS])
 def test_a_file_that_is_no_ring_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "ring-1"
     path.write_bytes(content)
