@@ -56,6 +56,7 @@ class Short:
     """The part of the limit that this host has is spent: the store may have more."""
 
     wanted: int
+    least: int
 
 
 class Desk:
@@ -87,6 +88,8 @@ class Authority:
         # Processes of an earlier supervisor, which finish their calls.
         self._foreign: dict[str, Desk] = {}
         self._leases: dict[Place, dict[Desk, int]] = {}
+        # Where a store divides limits: what each place is called there, and when it was last asked for.
+        self._asked: dict[Place, tuple[Counter, float]] = {}
         for path in sorted(folder.glob(f"*{SUFFIX}")):
             self._find(path)
 
@@ -140,13 +143,15 @@ class Authority:
         mark = mark_of(counter.name)
         place = mark, window.begins
         entry = self._entry(mark, window, passing=counter.per == AT_ONCE)
+        if self._divided:
+            self._asked[place] = counter, self._clock.now()
         leases = self._leases.setdefault(place, {})
         bound = min(counter.limit, self._stocks.words[entry + HELD]) if self._divided else counter.limit
         free = bound - self._stocks.words[entry + CLOSED] - sum(map(self._out, leases.items()))
         ends = self._clock.monotonic_of(window.ends)
         if free < least:
             if self._divided and bound < counter.limit:
-                return Short(max(need, least) - free)
+                return Short(max(need, least) - free, max(0, least - free))
             frees = counter.per == AT_ONCE or any(self._unspent(item) for item in leases.items())
             return Exhausted(ends, window.ends, max(0, free), frees)
         size = self._size(counter, need, free)
@@ -160,6 +165,47 @@ class Authority:
             leases[desk] = at
         desk.words[at + GRANTED] += size
         return Granted(at, ends, window.ends, free - size)
+
+    @property
+    def memory(self) -> str:
+        """The name of what is remembered here."""
+        return self._stocks.name
+
+    def monotonic_of(self, window: Window) -> float:
+        """When a window ends, by the clock that all processes of the host share."""
+        return self._clock.monotonic_of(window.ends)
+
+    def held(self, counter: Counter) -> tuple[Window, int]:
+        """The window that a counter is in, and what this host has been given of it."""
+        window = self._window(counter)
+        return window, self._stocks.words[self._entry_of(counter, window) + HELD]
+
+    def hold(self, counter: Counter, window: Window, amount: int) -> None:
+        """The store gives this host more of a counter, or has taken back what it did not need."""
+        self._stocks.words[self._entry_of(counter, window) + HELD] += amount
+
+    def idle(self, seconds: float) -> list[tuple[Counter, int, int]]:
+        """What nobody has asked for in so many seconds: the counter, its window's beginning, and how much of it."""
+        now = self._clock.now()
+        found = []
+        for place, (counter, asked) in list(self._asked.items()):
+            entry = self._stocks.find(*place)
+            if entry is None:
+                del self._asked[place]
+            elif now - asked > seconds:
+                words = self._stocks.words
+                out = sum(map(self._out, self._leases.get(place, {}).items()))
+                amount = words[entry + HELD] - words[entry + CLOSED] - out
+                if amount > 0:
+                    found.append((counter, place[1], amount))
+        return found
+
+    def running(self) -> list[Counter]:
+        """The counters of what runs at once of which this host holds a part."""
+        return [counter for counter, _ in self._asked.values() if counter.per == AT_ONCE]
+
+    def _entry_of(self, counter: Counter, window: Window) -> int:
+        return self._entry(mark_of(counter.name), window, passing=counter.per == AT_ONCE)
 
     def _window(self, counter: Counter) -> Window:
         if counter.per == AT_ONCE:
@@ -209,7 +255,7 @@ class Authority:
             del leases[desk]
             if not leases:
                 del self._leases[place]
-                if passing:
+                if passing and not self._divided:
                     self._stocks.free(*place)
         desk.free.append(at)
 

@@ -16,6 +16,7 @@ from tailrace.plugins.quota.demand import COUNTED, Demand, demand_of
 from tailrace.plugins.quota.estimates import Estimates
 from tailrace.plugins.quota.part import part
 from tailrace.plugins.quota.reservation import Reservation
+from tailrace.plugins.quota.store import StoreSettings
 from tailrace.proxy.config import AtLeast, AtMost, setting
 from tailrace.proxy.fault import Reject, Whose
 from tailrace.proxy.identity import Identity
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from tailrace.proxy.outcome import Outcome
     from tailrace.proxy.reply import Reply
 
+_TURNS: Final = 8
+_UNKNOWN: Final = "Whether this caller's limits have room cannot be told at the moment."
 _HELD: Final[Key[Reservation]] = Key("quota")
 _ACCOUNTS: Final[Key[Sequence[Account]]] = Key("quota accounts")
 
@@ -49,6 +52,9 @@ class Config:
         default="open",
         help="what becomes of a call whose limits nobody can tell",
         why="an outage of limits is none of calls",
+    )
+    store: StoreSettings | None = setting(
+        default=None, help="Valkey or Redis that divides limits between hosts; without it, each host has its own"
     )
     unbounded: Annotated[int, AtLeast(1)] = setting(
         default=4096,
@@ -76,7 +82,7 @@ class Quota(Plugin[Config]):
 
     def host_part(self, places: Places) -> AbstractAsyncContextManager[HostPart]:
         """The authority of this host."""
-        return part(places)
+        return part(places, self.config.store)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -129,30 +135,30 @@ class Quota(Plugin[Config]):
             held.settle(None)
             raise self._refuse(short[0])
 
-    async def _short(self, held: Reservation, missing: Sequence[Account]) -> list[Account]:
+    async def _short(self, held: Reservation, missing: Sequence[Account]) -> Sequence[Account]:
         """The accounts that have not enough after all, once the authority has been asked."""
         asking = self._asking
         assert asking is not None
-        wants = [
-            (account.counter, amount)
-            for account in missing
-            if not asking.purse.refuses(account.counter, amount := held.amounts.of(account.what, held.tariff))
-        ]
-        if wants:
-            self.waited += 1
+        waited = False
+        for _ in range(_TURNS):
+            wants = [
+                (account.counter, amount)
+                for account in missing
+                if not asking.purse.refuses(account.counter, amount := held.amounts.of(account.what, held.tariff))
+            ]
+            if not wants:
+                break
+            self.waited += not waited
+            waited = True
             try:
                 await asking.fetch(wants, self.config.lease_wait_ms / 1000)
             except Unanswered:
                 self.unknown += 1
                 if self.config.unknown == "open":
                     return []
-                raise Reject(
-                    503,
-                    "quota_unavailable",
-                    "Limits cannot be told at the moment.",
-                    retry_after=1.0,
-                    whose=Whose.GATEWAY,
-                ) from None
+                raise Reject(503, "quota_unavailable", _UNKNOWN, retry_after=1.0, whose=Whose.GATEWAY) from None
+            # Another call may have been quicker to take what has come.
+            missing = [account for account in missing if not held.take(account)]
         return [account for account in missing if not held.take(account)]
 
     def _left(self, short: Sequence[Account]) -> list[tuple[Account, int]]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import secrets
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,8 @@ ENDS: Final = 2
 CLOSED: Final = 3
 HELD: Final = 4
 PASSING: Final = 5
+_NAME: Final = 6
+"""In the first entry, which is no other use."""
 WIDTH: Final = 8
 ENTRIES: Final = 65536
 _SIZE: Final = ENTRIES * WIDTH * 8
@@ -47,9 +50,13 @@ class Stocks:
             os.close(fd)
         self._bytes = memoryview(self._map)
         self.words: memoryview[int] = self._bytes.cast("q")
+        if not self.words[_NAME]:
+            self.words[_NAME] = secrets.randbits(62) | 1
+        self.name = f"{self.words[_NAME]:x}"
+        """Of this memory: one that was lost and made anew has another."""
         self._places: dict[tuple[int, int], int] = {}
         self._free: list[int] = []
-        for at in range((ENTRIES - 1) * WIDTH, -1, -WIDTH):
+        for at in range((ENTRIES - 1) * WIDTH, 0, -WIDTH):
             if self.words[at + MARK]:
                 self._places[self.words[at + MARK], self.words[at + BEGINS]] = at
             else:
