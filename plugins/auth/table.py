@@ -47,6 +47,8 @@ class KeyTable:
 
     def __init__(self, memory: mmap.mmap) -> None:
         view = memoryview(memory)
+        if len(view) < _START:
+            raise ValueError("this is no table of keys")
         magic, slots, heap = _HEAD.unpack_from(view)
         self.slots: int = slots
         self.heap: int = heap
