@@ -17,7 +17,10 @@ from tailrace.proxy.config import ConfigError
 from tailrace.proxy.supervisor import Fatal
 
 OWN: tuple[ModuleType, ...] = (serve, check, workers, ledger, init, schema, demo, version)
-_INSTALLED = {"sim": "run a simulated engine: vLLM's wire format, timing and failures, without a model"}
+_INSTALLED = {
+    "keys": "create, list, rotate, revoke, disable and enable API keys",
+    "sim": "run a simulated engine: vLLM's wire format, timing and failures, without a model",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
