@@ -6,7 +6,7 @@ Such numbers are nonsense of an engine; a record that is settled by a bound says
 from __future__ import annotations
 
 import msgspec
-from tailrace.proxy.ledger.layout import LATE_ROOM, OPENING_ROOM
+from tailrace.proxy.ledger.layout import LATE_ROOM, WORDS_ROOM
 from tailrace.proxy.ledger.record import Late, Opening, Settled
 
 _CUT = "…"
@@ -26,7 +26,7 @@ def fitted_opening(opening: Opening) -> Opening:
             route=shortened(opening.route, longest),
             service_class=shortened(opening.service_class, longest),
         )
-        if fits(cut, OPENING_ROOM):
+        if fits(cut, WORDS_ROOM):
             return cut
     for longest in _TRIES:
         cut = msgspec.structs.replace(
@@ -39,7 +39,7 @@ def fitted_opening(opening: Opening) -> Opening:
             currency=shortened(opening.currency, longest),
             tags=(),
         )
-        if fits(cut, OPENING_ROOM):
+        if fits(cut, WORDS_ROOM):
             return cut
     raise AssertionError("that many characters fit, however they are escaped")
 

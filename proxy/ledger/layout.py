@@ -7,17 +7,18 @@
     32       uint64    how many of these are durable in the log                     written by the keeper
     40       uint64    how often there was no slot for a record                     written by the process
     48       uint64    process id
-    64       blob      JSON [ring, worker]: length, CRC-32, text
+    64       name      JSON [ring, worker]
     4096     uint64[]  the slots of settled records, in order: record n in place n modulo the number of slots
     then     slots of SLOT bytes, on a page of their own
 
 A slot:
 
     0        uint64    commit word: generation * 4 + state (0 never used, 1 open, 2 settled)
-    64, 128  usage     running usage, twice: sequence, prompt, completion, cached, delivered, estimated, CRC-32
-    192      numbers   of the settlement: generation, record number, time, Settled as integers; CRC-32
-    320      blob      words of the settlement (Late): length, CRC-32 seeded with the generation, text
-    768,1408 opening   twice: generation, turn, time, first sequence, length, CRC-32; text (Opening)
+    64, 128  usage     running usage, twice: sequence, prompt, completion, cached, delivered, estimated
+    192      end       generation, record number, time, Settled as integers; Late as JSON
+    768,1408 opening   twice: generation, turn, time, first sequence; Opening as JSON
+
+All but the words are blobs: length, CRC-32, content.
 
 A settled slot is used again once its number is durable, which is what a reader goes by: what lies in it then may be
 half of another call until the commit word says that it is open.
@@ -30,7 +31,7 @@ aligned stores. So a process that is killed between any two instructions leaves 
 from __future__ import annotations
 
 import struct
-import zlib
+from zlib import crc32
 
 MAGIC = b"tailedgr"
 VERSION = 1
@@ -43,22 +44,24 @@ PAGE = 4096
 SLOT = 2048
 SLOT_WORDS = SLOT // 8
 OPEN, SETTLED = 1, 2
-USAGE_AT = 64
-NUMBERS_AT = 192
-LATE_AT = 320
+USAGE_AT = (64, 128)
+END_AT = 192
 OPENING_AT = (768, 1408)
-LATE_ROOM = 768 - LATE_AT - 8
-OPENING_ROOM = 640 - 48
 
 HEADER = struct.Struct("=8sQQQQQQ")
 BLOB = struct.Struct("=II")
 USAGE = struct.Struct("=QqqqqQ")
-OPENING = struct.Struct("=QQQQII")
-SEED = struct.Struct("=QQQQ")
-"""Of an opening's checksum: generation, turn, time, first sequence."""
+OPENING = struct.Struct("=QQQQ")
 NUMBERS = struct.Struct("=QQQqqqqqqqqqqQ")
-WITH_USAGE = struct.Struct(f"={USAGE.size}sI")
-WITH_NUMBERS = struct.Struct(f"={NUMBERS.size}sI")
+
+NAME_ROOM = QUEUE_AT - NAME_AT
+USAGE_ROOM = USAGE_AT[1] - USAGE_AT[0]
+END_ROOM = OPENING_AT[0] - END_AT
+OPENING_ROOM = OPENING_AT[1] - OPENING_AT[0]
+LATE_ROOM = END_ROOM - BLOB.size - NUMBERS.size
+"""For the words of an ending."""
+WORDS_ROOM = OPENING_ROOM - BLOB.size - OPENING.size
+"""For the words of an opening."""
 
 
 def slots_at(slots: int) -> int:
@@ -71,6 +74,6 @@ def size_of(slots: int) -> int:
     return slots_at(slots) + slots * SLOT
 
 
-def opening_checksum(generation: int, turn: int, opened_ns: int, sequence: int, text: bytes) -> int:
-    """Of one half of an opening."""
-    return zlib.crc32(text, zlib.crc32(SEED.pack(generation, turn, opened_ns, sequence)))
+def blob(content: bytes) -> bytes:
+    """Content as it is set down."""
+    return BLOB.pack(len(content), crc32(content)) + content

@@ -20,24 +20,21 @@ from tailrace.proxy.ledger import layout
 from tailrace.proxy.ledger.fitting import bounded, bounded_numbers, fitted_late, fitted_opening
 from tailrace.proxy.ledger.layout import (
     BLOB,
-    LATE_AT,
+    END_AT,
     LATE_ROOM,
     NUMBERS,
-    NUMBERS_AT,
     OPEN,
     OPENING,
     OPENING_AT,
-    OPENING_ROOM,
     QUEUE,
-    SEED,
     SETTLED,
     SETTLED_WORD,
     SLOT,
     SLOT_WORDS,
     USAGE,
     USAGE_AT,
-    WITH_NUMBERS,
-    WITH_USAGE,
+    WORDS_ROOM,
+    blob,
 )
 from tailrace.proxy.ledger.record import Late, Opening, Settled
 
@@ -45,6 +42,7 @@ SLOTS = 4096
 """For open calls and for what is settled and not yet durable: 8 MiB a process."""
 PREFIX, UNBORN = "ring-", "unborn-"
 FULL = -1
+USAGE_SIZE = BLOB.size + USAGE.size
 
 _encode = msgspec.json.Encoder().encode
 _now = time.time_ns
@@ -96,8 +94,8 @@ class Ring:
             unborn.unlink()
             raise
         ring._view[: layout.HEADER.size] = layout.HEADER.pack(layout.MAGIC, layout.VERSION, slots, 0, 0, 0, os.getpid())
-        name = _encode([ident, worker])
-        ring._view[layout.NAME_AT : layout.NAME_AT + 8 + len(name)] = BLOB.pack(len(name), crc32(name)) + name
+        name = blob(_encode([ident, worker]))
+        ring._view[layout.NAME_AT : layout.NAME_AT + len(name)] = name
         unborn.rename(ring.path)
         return ring
 
@@ -129,17 +127,15 @@ class Ring:
         text = _opening_text(opening)
         turn = self._turns[slot]
         at = self._first + slot * SLOT + OPENING_AT[turn & 1]
-        opened_ns: int = OPENING.unpack_from(self._map, at)[2]
+        opened_ns: int = OPENING.unpack_from(self._map, at + BLOB.size)[2]
         self._turns[slot] = turn + 1
         self._set_down(slot, turn + 1, opened_ns, text)
 
     def _set_down(self, slot: int, turn: int, opened_ns: int, text: bytes) -> None:
-        generation, first = self._generations[slot], self._firsts[slot]
-        checksum = crc32(text, crc32(SEED.pack(generation, turn, opened_ns, first)))
+        content = OPENING.pack(self._generations[slot], turn, opened_ns, self._firsts[slot]) + text
+        size = len(content)
         at = self._first + slot * SLOT + OPENING_AT[turn & 1]
-        OPENING.pack_into(self._map, at, generation, turn, opened_ns, first, len(text), checksum)
-        at += OPENING.size
-        self._map[at : at + len(text)] = text
+        self._map[at : at + 8 + size] = BLOB.pack(size, crc32(content)) + content
 
     def running(
         self, slot: int, prompt: int, completion: int, cached: int, delivered: int, estimated: bool = False
@@ -151,8 +147,8 @@ class Ring:
         except struct.error:
             bounds = map(bounded, (prompt, completion, cached, delivered))
             numbers = USAGE.pack(sequence, *bounds, True)
-        at = self._first + slot * SLOT + USAGE_AT + (sequence & 1) * 64
-        WITH_USAGE.pack_into(self._map, at, numbers, crc32(numbers))
+        at = self._first + slot * SLOT + USAGE_AT[sequence & 1]
+        self._map[at : at + USAGE_SIZE] = BLOB.pack(USAGE.size, crc32(numbers)) + numbers
 
     def settle(self, slot: int, late: Late, settled: Settled) -> None:
         """End a record: from here on it survives this process as it is; the slot is not the caller's any more."""
@@ -164,10 +160,9 @@ class Ring:
             numbers = _numbers(generation, number, settled)
         except struct.error:
             numbers = _numbers(generation, number, bounded_numbers(settled))
-        memory = self._map
-        BLOB.pack_into(memory, at + LATE_AT, len(text), crc32(text, generation & 0xFFFFFFFF))
-        memory[at + LATE_AT + 8 : at + LATE_AT + 8 + len(text)] = text
-        WITH_NUMBERS.pack_into(memory, at + NUMBERS_AT, numbers, crc32(numbers))
+        content = numbers + text
+        size = len(content)
+        self._map[at + END_AT : at + END_AT + 8 + size] = BLOB.pack(size, crc32(content)) + content
         words = self._words
         words[at >> 3] = generation << 2 | SETTLED
         words[QUEUE + number % self.slots] = slot
@@ -211,7 +206,7 @@ class Ring:
 def _opening_text(opening: Opening) -> bytes:
     try:
         text = _encode(opening)
-        return text if len(text) <= OPENING_ROOM else _encode(fitted_opening(opening))
+        return text if len(text) <= WORDS_ROOM else _encode(fitted_opening(opening))
     except UnicodeEncodeError:
         return _encode(fitted_opening(opening))
 

@@ -6,10 +6,10 @@ import fcntl
 import mmap
 import os
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from zlib import crc32
 
 import msgspec
 from tailrace.proxy.ledger import layout
@@ -44,7 +44,7 @@ class Slots:
         self._view = memoryview(self._map)
         self._words = self._view.cast("Q")
         self._first = layout.slots_at(self.slots)
-        name = self._blob(layout.NAME_AT, 0)
+        name = self._blob(layout.NAME_AT, layout.NAME_ROOM)
         if name is None:
             self.close()
             raise NoRing(f"{path} is no ring: nobody's name is in it")
@@ -136,7 +136,7 @@ class Slots:
     def _settled(self, slot: int, number: int) -> Record | None:
         generation, state = divmod(self._words[self._at(slot) // 8], 4)
         numbers = self._numbers(slot)
-        late = self._blob(self._at(slot) + layout.LATE_AT, generation & 0xFFFFFFFF)
+        late = self._blob(self._at(slot) + layout.END_AT, layout.END_ROOM)
         begun = self._begun(slot, generation)
         if state != SETTLED or numbers is None or numbers[:2] != (generation, number) or late is None or begun is None:
             return None
@@ -155,7 +155,7 @@ class Slots:
             estimated=bool(estimated),
         )
         opened_ns, _, opening = begun
-        return record_of(opening, opened_ns, _late(late), settled, at, self.worker)
+        return record_of(opening, opened_ns, _late(late[layout.NUMBERS.size :]), settled, at, self.worker)
 
     def _orphan(self, slot: int, now_ns: int) -> Record | None:
         """What an open record comes to: its last running usage, at the rates that it began with."""
@@ -179,33 +179,35 @@ class Slots:
         """When a record began, its first sequence, and what was set down last of how it began."""
         best: tuple[int, int, int, bytes] | None = None
         for half in layout.OPENING_AT:
-            at = self._at(slot) + half
-            of, turn, opened_ns, first, length, checksum = OPENING.unpack_from(self._view, at)
-            if of != generation or length > layout.OPENING_ROOM or (best is not None and turn < best[0]):
-                continue
-            text = bytes(self._view[at + OPENING.size : at + OPENING.size + length])
-            if layout.opening_checksum(of, turn, opened_ns, first, text) == checksum:
-                best = turn, opened_ns, first, text
+            content = self._blob(self._at(slot) + half, layout.OPENING_ROOM)
+            if content is not None:
+                of, turn, opened_ns, first = OPENING.unpack_from(content)
+                if of == generation and (best is None or turn > best[0]):
+                    best = turn, opened_ns, first, content[OPENING.size :]
         return None if best is None else (best[1], best[2], _opening(best[3]))
 
     def _usage(self, slot: int, first: int) -> tuple[int, int, int, int, int] | None:
         """The last usage that was set down of the record whose sequence begins at `first`."""
         best: tuple[int, ...] | None = None
-        for half in (0, 64):
-            packed, checksum = layout.WITH_USAGE.unpack_from(self._view, self._at(slot) + layout.USAGE_AT + half)
-            usage = layout.USAGE.unpack(packed)
-            if zlib.crc32(packed) == checksum and usage[0] >= first and (best is None or usage[0] > best[0]):
-                best = usage
+        for half in layout.USAGE_AT:
+            content = self._blob(self._at(slot) + half, layout.USAGE_ROOM)
+            if content is not None:
+                usage = layout.USAGE.unpack(content)
+                if usage[0] >= first and (best is None or usage[0] > best[0]):
+                    best = usage
         return None if best is None else (best[1], best[2], best[3], best[4], best[5])
 
     def _numbers(self, slot: int) -> tuple[int, ...] | None:
-        packed, checksum = layout.WITH_NUMBERS.unpack_from(self._view, self._at(slot) + layout.NUMBERS_AT)
-        return layout.NUMBERS.unpack(packed) if zlib.crc32(packed) == checksum else None
+        content = self._blob(self._at(slot) + layout.END_AT, layout.END_ROOM)
+        return None if content is None else layout.NUMBERS.unpack_from(content)
 
-    def _blob(self, at: int, seed: int) -> bytes | None:
+    def _blob(self, at: int, room: int) -> bytes | None:
+        """What was set down at a place; None where that is nothing, or the half of something."""
         length, checksum = BLOB.unpack_from(self._view, at)
-        text = bytes(self._view[at + 8 : at + 8 + length]) if length <= layout.PAGE else b""
-        return text if zlib.crc32(text, seed) == checksum else None
+        if not 0 < length <= room - BLOB.size:
+            return None
+        content = bytes(self._view[at + BLOB.size : at + BLOB.size + length])
+        return content if crc32(content) == checksum else None
 
 
 def clear_unborn(folder: Path) -> None:

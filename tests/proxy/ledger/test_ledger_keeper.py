@@ -216,7 +216,7 @@ def test_a_record_damaged_in_memory_is_set_aside_and_holds_up_no_other(
     keys = fill(ring, 3)
     slots = [ring._view[ring._first + slot * layout.SLOT :][: layout.SLOT].tobytes() for slot in range(8)]
     damaged = next(slot for slot, content in enumerate(slots) if keys[1].encode() in content)
-    at = ring._first + damaged * layout.SLOT + layout.NUMBERS_AT + 30
+    at = ring._first + damaged * layout.SLOT + layout.END_AT + 30
     ring._view[at] ^= 1
     for _ in range(5):
         keeper.round()
