@@ -8,6 +8,7 @@ import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args, get_origin, get_type_hints
 
 import pytest
 from fakes import run
@@ -26,11 +27,14 @@ BUILT_IN = [
 
 def helps(config: type, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Every option's dotted name and help."""
+    hints = get_type_hints(config)
     for field in dataclasses.fields(config):
         yield prefix + field.name, help_of(field)
-        inner = field.default_factory
-        if dataclasses.is_dataclass(inner):
-            yield from helps(inner, f"{prefix}{field.name}.")
+        hint = hints[field.name]
+        several = "[]" if get_origin(hint) is tuple else ""
+        for inner in (hint, *get_args(hint)):
+            if dataclasses.is_dataclass(inner) and isinstance(inner, type):
+                yield from helps(inner, f"{prefix}{field.name}{several}.")
 
 
 def rows(name: str) -> list[str]:
