@@ -40,6 +40,8 @@ class Start:
     board: int | None
     births: int
     drained: tuple[str, ...]
+    who: str
+    """How it calls itself in the log."""
 
     @property
     def descriptors(self) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from tailrace.proxy.routes import Shape
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
+    from tailrace.proxy.limits import Limits
 
 _PLAIN_PATH: Final = re.compile(r"/[A-Za-z0-9_\-.~/:@!$&'()*+,;=]*\Z")
 _LOOP: Final = "The request came through gateways too many times: the workers of one lead back to it."
@@ -97,9 +98,15 @@ def without_offer(head: RequestHead, url: bytes, length: bytes, *, close: bool) 
     return b"".join(lines) + b"\r\n"
 
 
-def head_too_large() -> Reject:
+def head_too_large(limits: Limits) -> Reject:
     """A head with too many headers or bytes."""
-    return Reject(431, "headers_too_large", "The request's headers are too large or too many.")
+    what = f"larger than {limits.head} bytes (`limits.head`) or more than {limits.headers} (`limits.headers`)"
+    return Reject(431, "headers_too_large", f"The request's headers are {what}.")
+
+
+def target_too_long(limits: Limits) -> Reject:
+    """A path with its query above the limit."""
+    return Reject(414, "target_too_long", f"The request target is longer than {limits.target} bytes (`limits.target`).")
 
 
 def check_length(value: bytes, limit: int) -> None:

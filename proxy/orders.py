@@ -11,8 +11,9 @@ from tailrace.proxy.control import Start
 class Orders:
     """The supervisor's word; a process that starts is told all of it, a running one each change."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, who: str = "") -> None:
         self.configuration = configuration
+        self._who = who
         self.generation = 1
         self.loaded_at = time.time()
         self.last_error: str | None = None
@@ -45,4 +46,5 @@ class Orders:
             board=board,
             births=births,
             drained=tuple(sorted(self.drained)),
+            who=self._who or f"{self.configuration.role_name}[{index}]",
         )

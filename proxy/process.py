@@ -70,7 +70,7 @@ class Occupant:
 
     async def _start(self, **fields: Any) -> dict[str, Any]:
         start = Start(**fields)
-        logs.name_process(f"{start.role}[{start.index}]")
+        logs.name_process(start.who)
         configuration = understand(start.text, start.name)
         sockets = [socket.socket(fileno=fd) for fd in start.sockets]
         seat = Seat(

@@ -16,7 +16,7 @@ from tailrace.proxy.body import invalid
 from tailrace.proxy.call import Call
 from tailrace.proxy.fault import Reject
 from tailrace.proxy.head import HeaderList, RequestHead
-from tailrace.proxy.intake import check_length, head_too_large, read_head, without_offer
+from tailrace.proxy.intake import check_length, head_too_large, read_head, target_too_long, without_offer
 from tailrace.proxy.repeat import Repeat
 from tailrace.proxy.serve import serve
 from tailrace.proxy.stride import Stride
@@ -121,7 +121,7 @@ class ClientConnection(Attended):
         if fault is not None:
             self._refuse(fault)
         elif self._head_size > self.service.chain.limits.head and self._reading is None:
-            self._refuse(head_too_large().fault)
+            self._refuse(head_too_large(self.service.chain.limits).fault)
 
     def _take_repeated(self, data: bytes) -> bool:
         """Serve a request whose head is that of the last one but for its length; False where `data` is none."""
@@ -210,7 +210,7 @@ class ClientConnection(Attended):
         if len(self._queue) >= _PIPELINE:
             raise Reject(429, "too_many_pipelined", "Too many requests wait on this connection.")
         if len(self._url) > limits.target:
-            raise Reject(414, "target_too_long", "The request target is too long.")
+            raise target_too_long(limits)
         self._check_protocol()
         chain = self.service.chain
         parser = self._parser
@@ -243,7 +243,7 @@ class ClientConnection(Attended):
         """Read a head that differs from the one before it on this connection."""
         limits, headers = chain.limits, self._headers
         if len(headers) > limits.headers or sum([len(n) + len(v) + 4 for n, v in headers]) > limits.head:
-            raise head_too_large()
+            raise head_too_large(limits)
         version = self._parser.get_http_version()
         if version not in ("1.0", "1.1"):
             raise Reject(505, "version_unsupported", "Only HTTP/1.1 and HTTP/1.0 are spoken here.")

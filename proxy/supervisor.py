@@ -45,8 +45,9 @@ class Fatal(Exception):  # noqa: N818 - ends the program with one line
 class Supervisor:
     """Keeps the processes of one configuration until it is told to stop."""
 
-    def __init__(self, configuration: Configuration, announce: Callable[[str], None]) -> None:
-        self.orders = Orders(configuration)
+    def __init__(self, configuration: Configuration, announce: Callable[[str], None], *, who: str = "") -> None:
+        """`who` names its processes in the log, in place of their role and seat."""
+        self.orders = Orders(configuration, who)
         self.tally = Tally()
         self.crew = Crew(configuration.settings.processes, self._start_of, self.tally)
         self.host = Host(state_folder(configuration.settings))
@@ -80,6 +81,8 @@ class Supervisor:
             if self._admin is not None:
                 await self._admin.stop()
             self._close_sockets()
+            if self._stops:
+                log.info("stopped")
 
     async def _open_admin(self, settings: Admin) -> None:
         if settings.address != "off":

@@ -26,7 +26,7 @@ from tailrace.worker.gate import Gate, GateConfig
 from tailrace.worker.report import Report
 from tailrace.worker.settings import ENGINE, Worker
 from tailrace.worker.state_feed import StateFeed
-from tailrace.worker.surface import EngineEntry, OnlyBirths, any_model, route_table
+from tailrace.worker.surface import EngineEntry, OnlyBirths, any_model, name_models, route_table
 
 LOOK = 0.05
 
@@ -97,6 +97,8 @@ class SidecarProcess(RelayProcess[Worker]):
             standing.seen = self.service.clock.now
             if before != (standing.takes_calls, standing.dead):
                 worker.changed()
+        if ENGINE in self.pools:
+            name_models(self.service.chain.models, self.pools[ENGINE], [model.id for model in state.models])
         self._tell(state)
         if state.dead:
             self.gate.send_away(self.report.gone)

@@ -21,15 +21,15 @@ from tailrace.worker.state_feed import StateFeed
 
 
 class EngineEntry(ModelEntry):
-    """Every model name: it leads to the engine, as it is written.
+    """One model name of the engine's or, without a name, every other: it leads to the engine, as it is written.
 
     A drained engine still gets the calls that were admitted before; refusing new ones is the first link's part.
     """
 
     __slots__ = ("_rebuilt",)
 
-    def __init__(self, pool: Pool, rebuilt: Callable[[], None]) -> None:
-        super().__init__("", pool, "")
+    def __init__(self, pool: Pool, rebuilt: Callable[[], None], name: str = "") -> None:
+        super().__init__(name, pool, name)
         self._rebuilt = rebuilt
 
     def rebuild(self) -> None:
@@ -59,6 +59,21 @@ class OnlyBirths(Births):
 def any_model(entry: ModelEntry) -> Models:
     """Models of which every name is known."""
     return Models({}, {}, otherwise=entry)
+
+
+def name_models(models: Models, pool: Pool, names: Iterable[str]) -> None:
+    """Give the models that the engine lists entries of their own, by which calls are counted."""
+    wanted = set(names)
+    for name in [name for name in models.adapters if name not in wanted]:
+        pool.detach(models.adapters.pop(name))
+    for name in wanted - models.adapters.keys():
+        models.adapters[name] = entry = EngineEntry(pool, _nothing, name)
+        pool.attach(entry)
+        entry.rebuild()
+
+
+def _nothing() -> None:
+    return
 
 
 def route_table(settings: written.Worker, pools: Mapping[str, Pool], report: Report, feed: StateFeed) -> RouteTable:

@@ -26,13 +26,25 @@ async def json_errors(request: web.Request, handler: Handler) -> web.StreamRespo
     try:
         return await handler(request)
     except web.HTTPException as refusal:
-        answer = problem(refusal.status, refusal.reason.lower().replace(" ", "_"), f"{request.method} {request.path}")
+        message = f"{request.method} {request.path[:128]}"
+        if refusal.status == 404:
+            message = f"There is no {message} on the admin port; there are: {', '.join(_paths(request.app))}."
+        answer = problem(refusal.status, refusal.reason.lower().replace(" ", "_"), message)
         if "Allow" in refusal.headers:
             answer.headers["Allow"] = refusal.headers["Allow"]
         return answer
     except Exception:
         log.exception("the admin port failed at %s %s", request.method, request.path)
         return problem(500, "internal_error", "The request failed; the log has the details.")
+
+
+def _paths(app: web.Application) -> list[str]:
+    """Every path that answers, with its methods."""
+    methods: dict[str, list[str]] = {}
+    for route in app.router.routes():
+        if route.resource is not None and route.method != "HEAD":
+            methods.setdefault(route.resource.canonical, []).append(route.method)
+    return [f"{'/'.join(names)} {path}" for path, names in methods.items()]
 
 
 def token_needed(token: Secret | None) -> Middleware:

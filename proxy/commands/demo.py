@@ -83,7 +83,7 @@ async def _demo(folder: Path, port: int, count: int) -> int:
             ready.set_result(line.removeprefix("ready "))
 
     workers = [
-        Supervisor(load(_write(folder / f"worker-{index}.yaml", text)), lambda _line: None)
+        Supervisor(load(_write(folder / f"worker-{index}.yaml", text)), lambda _line: None, who=f"worker[{index}]")
         for index, text in enumerate(texts)
     ]
     gateway = Supervisor(load(_write(folder / "gateway.yaml", _gateway(port, sockets))), announce)

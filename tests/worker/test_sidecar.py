@@ -6,6 +6,7 @@ import json
 
 import pytest
 from fakes import RawClient, Upstream, json_answer, run, until
+from scrape import Scrape
 from sidecars import CHAT, HELLO, KEY, STREAMED, found, hop, sidecar, simulated, url_of, worker_settings
 from tailrace.proxy.config import ConfigError
 from tailrace.worker.settings import Worker
@@ -282,5 +283,22 @@ def test_stored_responses_are_the_engines_own():
                 answer = await client.get("/v1/responses/resp_of_an_earlier_sidecar")
                 assert answer.status == 200
                 assert engine.requests[-1].target == "/v1/responses/resp_of_an_earlier_sidecar"
+
+    run(body())
+
+
+def test_calls_are_counted_by_the_models_that_the_engine_lists():
+    async def body():
+        knobs = {"lora_modules": (Adapter(name="lora", path="/lora"),)}
+        async with simulated(**knobs) as sim, sidecar(found(sim.url)) as process, RawClient(url_of(process)) as client:
+            for model, status in (("tiny", 200), ("lora", 200), ("made-up", 404)):
+                assert (await client.post(CHAT, HELLO | {"model": model})).status == status
+            scrape = Scrape(process)
+            for model in ("tiny", "lora", "unknown"):
+                assert scrape.value("requests_total", route="chat", model=model) == 1
+            # A new chain knows them, too.
+            await process.load(process.settings)
+            assert (await client.post(CHAT, HELLO)).status == 200
+            assert Scrape(process).value("requests_total", route="chat", model="tiny") == 2
 
     run(body())

@@ -70,6 +70,9 @@ def test_faulty_requests_are_told_in_json(tmp_path: Path) -> None:
                 (await drain(it, "drain", b"x" * 70_000), 413, "request_entity_too_large"),
             ):
                 assert (answer.status, answer.json()["error"]["code"]) == (status, code)
+            told = (await it.get("/")).json()["error"]["message"]
+            assert told.startswith("There is no GET / on the admin port; there are: GET /healthz, ")
+            assert "POST /admin/workers/drain" in told
 
     run(body())
 

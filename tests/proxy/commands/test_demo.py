@@ -79,6 +79,21 @@ def test_killed_demo_leaves_nothing_behind_either(tmp_path: Path, monkeypatch: p
     run(body())
 
 
+def test_each_sidecar_of_a_demo_has_a_name_of_its_own(tmp_path: Path) -> None:
+    async def body() -> None:
+        demo = Served(await launch("demo", "--port", "0", "--log-level", "info"), tmp_path, "")
+        try:
+            for index in (0, 1):
+                assert "engine ready" in await demo.until(f"worker[{index}]: engine ready")
+            demo.signal(signal.SIGINT)
+            assert await demo.end() == 0
+            assert len([line for line in demo.log if line.endswith("demo: stopped")]) == 3
+        finally:
+            await demo.kill()
+
+    run(body())
+
+
 def test_demo_on_a_taken_port_is_one_clear_line() -> None:
     async def body() -> None:
         server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
