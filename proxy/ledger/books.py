@@ -11,6 +11,8 @@ from tailrace.proxy.ledger.segments import FOLDER
 from tailrace.proxy.ledger.shipping import KEEP_SECONDS, Shipper
 from tailrace.proxy.ledger.sinks import sink_of
 
+STALLED_SECONDS = 5.0
+
 
 def rings_in(places: Places) -> Path:
     """Where the processes of a host have their rings."""
@@ -41,8 +43,10 @@ class Books:
 
     @property
     def troubles(self) -> list[str]:
-        """What is wrong now; the first of them, of the keeper, means that records pile up in memory."""
-        return [each for each in (self.keeper.trouble, self.shipper.trouble, self.log.damaged) if each]
+        """What is wrong now: what the keeper cannot write piles up in memory, what cannot be shipped in the log."""
+        stalled = self.keeper.stalled_seconds
+        standing = f"the ledger's disk has taken nothing for {stalled:.0f} s" if stalled > STALLED_SECONDS else ""
+        return [each for each in (standing or self.keeper.trouble, self.shipper.trouble, self.log.damaged) if each]
 
     def close(self) -> None:
         """Keep and ship what can be, and end."""

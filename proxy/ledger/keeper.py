@@ -60,6 +60,7 @@ class Keeper:
         """How often a process had no slot for a record."""
         self.waiting = 0
         """How many settlements were not durable after the last round."""
+        self._round_ended = time.monotonic()
         self._shared = shared
         self._period = period
         self._rings: dict[str, Slots] = {}
@@ -90,6 +91,11 @@ class Keeper:
         self._rings.clear()
         self.log.close()
 
+    @property
+    def stalled_seconds(self) -> float:
+        """How long ago the last round ended: a disk that stands still says nothing, it just does not come back."""
+        return time.monotonic() - self._round_ended
+
     def _run(self) -> None:
         pause = self._period
         while not self._stop.wait(pause):
@@ -106,6 +112,7 @@ class Keeper:
         except Exception as error:
             log.exception("the ledger's keeper failed, and tries again")
             self._fail(f"{type(error).__name__}: {error}")
+        self._round_ended = time.monotonic()
         self.refused = self._refused_by_gone + sum(ring.refused for ring in self._rings.values())
         self.waiting = sum(ring.settled - ring.durable for ring in self._rings.values())
 

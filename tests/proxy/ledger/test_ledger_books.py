@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -60,3 +61,21 @@ def test_what_is_wrong_is_told(places: Places, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(Down, match=r"pip install 'tailrace\[postgres\]'"):
         Books(places, "postgresql://x")
+
+
+def test_a_disk_that_stands_still_is_told(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tailrace.proxy.ledger.books.STALLED_SECONDS", 0.05)
+    goes_on = threading.Event()
+    books = Books(places, None)
+    monkeypatch.setattr(books.log._disk, "sync", lambda fd: goes_on.wait(30))
+    ring = Ring.create(rings_in(places), "w", 16)
+    keys = fill(ring, 3)
+    until(lambda: bool(books.troubles))
+    assert books.troubles[0].startswith("the ledger's disk has taken nothing for ")
+    assert not ring.is_durable(1)
+    goes_on.set()
+    until(lambda: ring.is_durable(3))
+    monkeypatch.undo()
+    assert books.troubles == []
+    books.close()
+    assert raw_keys(places.state / "ledger") == keys

@@ -223,6 +223,17 @@ def test_damage_before_the_last_batch_is_not_taken_for_a_torn_end(tmp_path: Path
     ]
 
 
+def test_a_record_removed_before_the_last_batch_is_not_taken_for_a_torn_end(tmp_path: Path) -> None:
+    written(tmp_path, records=3)
+    before = lines(tmp_path, 1)
+    put(tmp_path, 1, [*before[:2], *before[3:]])
+    log = log_in(tmp_path)
+    assert "segment 1 is damaged behind record 1" in log.damaged
+    log.append([text_of(77)])
+    log.close()
+    assert verify(tmp_path, None).faults == ["1:2: the record is missing"]
+
+
 def test_segments_are_closed_by_age(tmp_path: Path) -> None:
     log = Log(tmp_path, segment_seconds=0.0)
     for number in range(3):
