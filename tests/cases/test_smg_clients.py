@@ -152,6 +152,7 @@ def test_SMG_10_header_mass(mass):
             shown = await refused(s, post(mass + LENGTH), 431)
             assert b"secret" not in shown.body
             assert b"aaaa" not in shown.body
+            assert b"larger than 65536 bytes (`limits.head`) or more than 128 (`limits.headers`)" in shown.body
 
     run(body())
 

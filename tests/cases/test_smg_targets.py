@@ -60,6 +60,7 @@ def test_SMG_07_long_target():
         async with scene(GOOD) as s:
             shown = await refused(s, b"GET /v1/models/" + b"a" * 20_000 + b" HTTP/1.1\r\nhost: a\r\n\r\n", 414)
             assert b"aaaa" not in shown.body
+            assert b"longer than 8192 bytes (`limits.target`)" in shown.body
 
     run(body())
 
