@@ -25,25 +25,25 @@ def _of_record(record: Record, prefix: str, instance: Any, above: tuple[type, ..
     for key, (field, shape) in record.fields.items():
         default = default_of(field) if instance is None else getattr(instance, field.name)
         dotted = prefix + key
-        nested = _nested(shape)
-        if nested is None or nested[1] or default is None or default is dataclasses.MISSING:
+        inner = nested(shape)
+        if inner is None or inner[1] or default is None or default is dataclasses.MISSING:
             yield dotted, _shown(shape, default), why_of(field) or help_of(field)
-        if nested is not None and nested[0].cls not in above:
-            inside = default if nested[0].holds(default) else None
-            yield from _of_record(nested[0], f"{dotted}{nested[1]}.", inside, above)
+        if inner is not None and inner[0].cls not in above:
+            inside = default if inner[0].holds(default) else None
+            yield from _of_record(inner[0], f"{dotted}{inner[1]}.", inside, above)
 
 
-def _nested(shape: Shape) -> tuple[Record, str] | None:
+def nested(shape: Shape) -> tuple[Record, str] | None:
     """The dataclass that a field holds, and how to name one of several."""
     if isinstance(shape, Record):
         # What a class reads in its own way has no list of fields to show.
         return None if hasattr(shape.cls, "from_node") else (shape, "")
     if isinstance(shape, Bounded):
-        return _nested(shape.inner)
+        return nested(shape.inner)
     if isinstance(shape, Either):
-        return next(filter(None, map(_nested, shape.options)), None)
+        return next(filter(None, map(nested, shape.options)), None)
     if isinstance(shape, ListOf | MapOf):
-        inner = _nested(shape.element if isinstance(shape, ListOf) else shape.value)
+        inner = nested(shape.element if isinstance(shape, ListOf) else shape.value)
         suffix = "[]" if isinstance(shape, ListOf) else ".<name>"
         return inner and (inner[0], suffix + inner[1])
     return None

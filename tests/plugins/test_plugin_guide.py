@@ -8,13 +8,14 @@ import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args, get_origin, get_type_hints
 
 import pytest
 from fakes import run
 from tailrace.proxy import pipeline, registry
 from tailrace.proxy.config import defaults
+from tailrace.proxy.config.defaults import nested as nested_of
 from tailrace.proxy.config.setting import help_of
+from tailrace.proxy.config.shapes import record_of
 from tailrace.proxy.entry import Terms
 from tailrace.proxy.plugin import Needs, Verdict
 
@@ -27,14 +28,11 @@ BUILT_IN = [
 
 def helps(config: type, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Every option's dotted name and help."""
-    hints = get_type_hints(config)
-    for field in dataclasses.fields(config):
-        yield prefix + field.name, help_of(field)
-        hint = hints[field.name]
-        several = "[]" if get_origin(hint) is tuple else ""
-        for inner in (hint, *get_args(hint)):
-            if dataclasses.is_dataclass(inner) and isinstance(inner, type):
-                yield from helps(inner, f"{prefix}{field.name}{several}.")
+    for key, (field, shape) in record_of(config).fields.items():
+        yield prefix + key, help_of(field)
+        inner = nested_of(shape)
+        if inner is not None:
+            yield from helps(inner[0].cls, f"{prefix}{key}{inner[1]}.")
 
 
 def rows(name: str) -> list[str]:
