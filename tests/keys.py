@@ -17,7 +17,7 @@ from tailrace.plugins.auth import Auth, command
 from tailrace.proxy.ground import Places
 from tailrace.proxy.testing.worker import Script
 
-AUTH = "tailrace.plugins.auth:Auth"
+AUTH = "auth"
 
 
 def keys(*arguments: object) -> str:
