@@ -168,6 +168,12 @@ class Unary(Answer):
     def on_token(self, seq: Sequence, token: int) -> None:
         """Nothing is shown before the end."""
 
+    def on_strike(self, seq: Sequence, fault: Fault) -> None:
+        """A connection that ended before the head would look like one that had been idle: it ends in the body."""
+        if fault.fail == "cut":
+            self.half(seq)
+        super().on_strike(seq, fault)
+
     @abstractmethod
     def body(self) -> bytes:
         """The whole answer."""

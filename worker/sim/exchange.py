@@ -77,6 +77,12 @@ class Exchange:
         heads, close = self._connection.heads, self._connection.closing(self.request)
         request_id = self.request_id if named else None
         head = heads.full(status, len(body), content_type, request_id, vary=vary, close=close, extra=extra)
+        cut = next((fault for fault in self.faults if fault.fail == "cut"), None) if shown is None else None
+        if cut is not None:
+            # Of what takes no tokens, or fewer than the fault waited for.
+            self._connection.write(head + body[: len(body) // 2])
+            self.cut(rst=cut.rst)
+            return
         self._connection.write(head + body[:shown])
         if shown is None:
             self._finish()

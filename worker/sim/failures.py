@@ -34,7 +34,8 @@ class Fault:
     - `sigterm`: as if the signal had come: hangs open streams, or drains for `shutdown_timeout` seconds.
     - `queue_full` 503, `rate_limited` 429 with Retry-After, `error` with `status` and `message`.
     - `hang`: the request is read and never answered. `stall`: silence after some tokens.
-    - `cut`: the connection ends after some tokens, with RST if `rst`. `half_event`: the same inside an event.
+    - `cut`: the connection ends after some tokens, with RST if `rst`; where they are not streamed, in the middle of the
+      body. `half_event`: the same inside an event.
     - `garbage_event`: one event that is no JSON, then the stream goes on.
     - `slow`: everything takes `factor` times as long. `unhealthy`: `/health` says 503, nothing else is wrong.
     """

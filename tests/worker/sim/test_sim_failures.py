@@ -120,15 +120,31 @@ def test_broken_unary_answers(kind: Any) -> None:
             else:
                 raw = await reader.read()
             writer.close()
-            if kind == "cut":
-                assert raw == b""
-            else:
-                head, _, body = raw.partition(b"\r\n\r\n")
-                length = int(head.split(b"content-length: ")[1].split(b"\r\n")[0])
-                assert length == len(body) if kind == "garbage_event" else length > len(body) > 0
-                with pytest.raises(ValueError, match=r"Unterminated|Expecting"):
-                    json.loads(body)
+            head, _, body = raw.partition(b"\r\n\r\n")
+            length = int(head.split(b"content-length: ")[1].split(b"\r\n")[0])
+            assert length == len(body) if kind == "garbage_event" else length > len(body) > 0
+            with pytest.raises(ValueError, match=r"Unterminated|Expecting"):
+                json.loads(body)
             assert sim.scheduler.running == 0
+
+    run(ask())
+
+
+@pytest.mark.parametrize("after", [None, 0, 100])
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS, "/v1/messages", "/v1/responses", "/v1/embeddings"])
+def test_every_unary_answer_can_be_cut(path: str, after: int | None) -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            sim.fail(Fault(fail="cut", after_tokens=after, count=1))
+            for cut in (True, False):
+                body = HELLO | {"max_tokens": 9, "prompt": "a", "input": "a", "max_output_tokens": 9}
+                reader, writer = await begin(sim, path, body)
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.split(b"content-length: ")[1].split(b"\r\n")[0])
+                body_read = await reader.read() if cut else await reader.readexactly(length)
+                assert (0 < len(body_read) < length) == cut
+                writer.close()
+            await until(lambda: sim.engine.load == 0)
 
     run(ask())
 
