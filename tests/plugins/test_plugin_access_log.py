@@ -141,6 +141,7 @@ LOST = {"message": "gone", "type": "server_error", "param": None, "code": "upstr
         (b"", "upstream_lost", "error_event"),
         (b"", 400, "error_event"),
     ],
+    ids=["lost", "shut down", "refused", "lost by no sidecar", "refused by no sidecar"],
 )
 @pytest.mark.parametrize("begun", [True, False])
 def test_the_code_is_the_one_that_the_client_read_in_a_stream(tmp_path, begun, load, code, fault):
@@ -164,7 +165,9 @@ def test_the_code_is_the_one_that_the_client_read_in_a_stream(tmp_path, begun, l
     assert (line["code"], line["fault"], read) == (expected, fault, [expected])
 
 
-@pytest.mark.parametrize(("load", "fault"), [(LOAD, "upstream_timeout"), (b"", "http_error")])
+@pytest.mark.parametrize(
+    ("load", "fault"), [(LOAD, "upstream_timeout"), (b"", "http_error")], ids=["sidecar", "engine"]
+)
 def test_a_sidecars_own_refusal_is_named_as_it_named_it(tmp_path, load, fault):
     refused = json_answer({"error": {**LOST, "code": "upstream_timeout"}}, 504)
 
