@@ -25,8 +25,10 @@ log = logging.getLogger("tailrace")
 
 PERIOD = 0.5
 KEEP_SECONDS = 30 * 86_400.0
-BATCH_BYTES = 1 << 20
-_BATCH = 2000
+BATCH_BYTES = 128 << 10
+"""Some hundred records: what is done with them in one piece holds up the keeper, which shares the interpreter."""
+
+_BATCH = 300
 _LONGEST_WAIT = 10.0
 _NANO = 10**9
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Protocol
 
 import msgspec
@@ -114,13 +115,15 @@ def record_from(row: Sequence[Any]) -> Record:
     return msgspec.convert(plain, Record, strict=False)
 
 
+_ATTRIBUTES = {"class": "service_class", "v": "version"}
+_STORED = tuple(name for name, _ in COLUMNS if name not in ("ledger", "tags"))
+_of = attrgetter(*(_ATTRIBUTES.get(name, name) for name in _STORED))
+_LEDGER, _TAGS = (next(at for at, (name, _) in enumerate(COLUMNS) if name == wanted) for wanted in ("ledger", "tags"))
+
+
 def _row(record: Record, ledger: str) -> tuple[Any, ...]:
-    plain = msgspec.to_builtins(record)
-    plain["tags"] = msgspec.json.encode(record.tags).decode()
-    plain["ledger"] = ledger
+    values = list(_of(record))
+    values.insert(_LEDGER, ledger)
+    values.insert(_TAGS, msgspec.json.encode(record.tags).decode())
     # PostgreSQL's text cannot hold the one character.
-    return tuple(_without_null(plain[name]) for name, _ in COLUMNS)
-
-
-def _without_null(value: Any) -> Any:
-    return value.replace("\0", "�") if isinstance(value, str) else value
+    return tuple(value.replace("\0", "�") if type(value) is str and "\0" in value else value for value in values)

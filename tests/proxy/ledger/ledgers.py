@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +98,30 @@ class FailingDisk(Disk):
         if self.stuck:
             raise OSError(errno.EIO, "Input/output error")
         super().truncate(fd, size)
+
+
+class PowerCut(Disk):
+    """A disk whose power may fail at any moment: it keeps what every file had when it was synced last."""
+
+    def __init__(self) -> None:
+        self.files: dict[Path, bytes] = {}
+        self._open: dict[int, Path] = {}
+
+    def open(self, path: Path) -> int:
+        fd = super().open(path)
+        self._open[fd] = path
+        return fd
+
+    def sync(self, fd: int) -> None:
+        super().sync(fd)
+        self.files[self._open[fd]] = self._open[fd].read_bytes()
+
+    def create(self, path: Path, content: bytes) -> None:
+        super().create(path, content)
+        self.files[path] = content
+
+    def after(self, folder: Path, tail: Callable[[bytes, bytes], bytes]) -> None:
+        """What is found when the power is back; `tail` makes it of what was synced and what was written since."""
+        for path, content in self.files.items():
+            lost = path.read_bytes()[len(content) :]
+            (folder / path.name).write_bytes(tail(content, lost) if lost else content)

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledgers import log_in
+from ledgers import PowerCut, log_in
 from tailrace.proxy.ledger import segments
-from tailrace.proxy.ledger.disk import Disk
 from tailrace.proxy.ledger.log import Log
 from tailrace.proxy.ledger.verify import Seal, verify
 
@@ -145,33 +144,6 @@ def test_a_chain_computed_anew_is_found_by_the_sealed_heads(tmp_path: Path) -> N
     log.close()
     assert verify(tmp_path / "forged", None).faults == []
     assert verify(tmp_path / "forged", seals).faults
-
-
-class PowerCut(Disk):
-    """A disk whose power may fail at any moment: it keeps what every file had when it was synced last."""
-
-    def __init__(self) -> None:
-        self.files: dict[Path, bytes] = {}
-        self._open: dict[int, Path] = {}
-
-    def open(self, path: Path) -> int:
-        fd = super().open(path)
-        self._open[fd] = path
-        return fd
-
-    def sync(self, fd: int) -> None:
-        super().sync(fd)
-        self.files[self._open[fd]] = self._open[fd].read_bytes()
-
-    def create(self, path: Path, content: bytes) -> None:
-        super().create(path, content)
-        self.files[path] = content
-
-    def after(self, folder: Path, tail: Callable[[bytes, bytes], bytes]) -> None:
-        """What is found when the power is back; `tail` makes it of what was synced and what was written since."""
-        for path, content in self.files.items():
-            lost = path.read_bytes()[len(content) :]
-            (folder / path.name).write_bytes(tail(content, lost) if lost else content)
 
 
 TAILS: dict[str, Callable[[bytes, bytes], bytes]] = {

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ledgers import DONE, FailingDisk, fill, log_in, opening, raw_keys, read, settled
+from ledgers import DONE, FailingDisk, PowerCut, fill, log_in, opening, raw_keys, read, settled
 from tailrace.proxy.ledger import layout
 from tailrace.proxy.ledger.ages import Ages
 from tailrace.proxy.ledger.keeper import Keeper
@@ -166,6 +166,30 @@ def test_a_failed_sync_is_written_again(shared: Path, state: Path, keeper: Keepe
     keeper._go_round()
     assert raw_keys(state) == keys
     assert whole(state)
+
+
+def test_a_power_cut_loses_nothing_that_a_ring_was_told_is_durable(
+    shared: Path, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = PowerCut()
+    keeper = Keeper(shared, log_in(state, disk=disk, segment_bytes=3000))
+    ring = Ring.create(shared, "w", 64)
+    keys = []
+    for turn in range(9):
+        keys += fill(ring, 3, turn * 3)
+        keeper.round()
+    keys += fill(ring, 5, 100)
+    for call in ("sync", "truncate"):
+        monkeypatch.setattr(disk, call, refuse)
+    keeper._go_round()
+    assert ring.is_durable(27) and not ring.is_durable(28)
+    (tmp_path / "after").mkdir()
+    disk.after(tmp_path / "after", lambda kept, lost: kept + lost[:500] + bytes(300))
+    log_in(tmp_path / "after").close()
+    found = [record.charge_key for record in read(tmp_path / "after")]
+    assert found == keys[: len(found)]
+    assert 27 <= len(found) < 32
+    assert whole(tmp_path / "after")
 
 
 def test_a_keeper_that_ends_on_a_full_disk_leaves_the_rings(shared: Path, state: Path) -> None:
