@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from tailrace.plugins.auth.ring import Change, KeyRing
-from tailrace.plugins.auth.store import StoreFailed
+from tailrace.plugins.auth.store import StoreFailed, WentBack
 from tailrace.proxy.config import ConfigError
 
 log = logging.getLogger("tailrace")
@@ -42,7 +42,7 @@ class Following(threading.Thread):
     def __init__(self, store: Store, ring: KeyRing) -> None:
         super().__init__(name=f"keys-{store.name}", daemon=True)
         self.store = store
-        self.label = f"{store.name}-{next(_NUMBERS)}"
+        self.label = _label(store)
         """What its keys are known by: after a change of configuration, two stores may have one name for a while."""
         self.first = threading.Event()
         """Set when the first look is over, whatever came of it."""
@@ -69,7 +69,7 @@ class Following(threading.Thread):
         try:
             if self.first.is_set() and not self.store.every:
                 self.store.wait(LISTEN)
-            self._ring.apply(self.label, self.store.changes())
+            self._take()
         except (StoreFailed, ConfigError, OSError, ValueError) as error:
             self._failed(error)
             return False
@@ -86,6 +86,15 @@ class Following(threading.Thread):
         finally:
             self.first.set()
 
+    def _take(self) -> None:
+        try:
+            self._ring.apply(self.label, self.store.changes())
+        except WentBack:
+            log.warning("the keys in %s are older than they were, and are read anew", self.store.name)
+            old, self.label = self.label, _label(self.store)
+            self._ring.apply(self.label, self.store.changes())
+            self._ring.forget(old)
+
     def _failed(self, error: Exception) -> None:
         told = str(error)
         if told != self.fault:
@@ -96,3 +105,7 @@ class Following(threading.Thread):
     def stop(self) -> None:
         """End soon; the thread of a store that hangs is left behind."""
         self._over.set()
+
+
+def _label(store: Store) -> str:
+    return f"{store.name}-{next(_NUMBERS)}"

@@ -12,7 +12,7 @@ import orjson
 log = logging.getLogger("tailrace")
 MOST_KEYS: Final = 64
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
-_CURVES: Final = {"P-256": "ES256", "P-384": "ES384", "Ed25519": "EdDSA"}
+_CURVES: Final = {"P-256": "ES256", "Ed25519": "EdDSA"}
 _KINDS: Final = {"RSA": ("n", "e"), "EC": ("crv", "x", "y"), "OKP": ("crv", "x")}
 # Shorter ones can be broken, and longer ones take milliseconds to verify with.
 _SHORTEST_RSA, _LONGEST_RSA = 2048, 4096

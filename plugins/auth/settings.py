@@ -21,9 +21,9 @@ from tailrace.proxy.config import (
 from tailrace.proxy.headers import CREDENTIAL, request_rule
 from tailrace.proxy.limit import Limit
 
-Algorithm = Literal[
-    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA", "HS256", "HS384", "HS512"
-]
+# Verified on the event loop, at a fifth of a millisecond or less each, once a token. ES384 and ES512 take several times
+# as long, and whoever sends tokens that are none would stall every stream with them.
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "EdDSA", "HS256", "HS384", "HS512"]
 _SHORTEST_KEY: Final = 16
 
 

@@ -21,6 +21,10 @@ class StoreFailed(Exception):  # noqa: N818 - a fact about the store
     """The database cannot be used now; the text says why, without its password."""
 
 
+class WentBack(Exception):  # noqa: N818 - a fact about the store
+    """The database has an older state than it had, as after a backup was restored: all of it has to be read again."""
+
+
 class Unknown(LookupError):  # noqa: N818 - a fact about an id
     """There is no key of this id."""
 
@@ -110,10 +114,11 @@ class Follower:
         self._database = database
 
     def changes(self) -> Iterator[Change]:
-        """Rows with a version that was not seen yet; all, where the database has gone back to an older state."""
+        """Rows with a version that was not seen yet; raises WentBack, once, where older ones are the newest now."""
         [(newest,)] = self._database.execute("SELECT coalesce(max(version), 0) FROM tailrace_keys").fetchall()
         if newest < self._seen:
             self._seen = 0
+            raise WentBack
         if newest == self._seen:
             return
         cursor = self._database.execute(

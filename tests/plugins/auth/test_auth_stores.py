@@ -169,6 +169,25 @@ def test_a_database_that_is_down_at_the_start_is_waited_for(tmp_path, database):
     run(body(), limit=60)
 
 
+def test_a_database_that_was_restored_to_an_older_state_is_read_anew(tmp_path, database):
+    config = f'{{database: "{database.url}"}}'
+    older, newer = (keys("create", "--database", database.url, "--tenant", "acme") for _ in range(2))
+
+    async def body():
+        async with guarded(tmp_path, config) as s:
+            assert await status(s, older) == await status(s, newer) == 200
+            by_hand = PostgresDatabase(database.url)
+            with by_hand.connection.transaction():
+                by_hand.execute("ALTER TABLE tailrace_keys DISABLE TRIGGER ALL")
+                by_hand.execute("DELETE FROM tailrace_keys WHERE id = ?", (id_of(newer),))
+                by_hand.execute("ALTER TABLE tailrace_keys ENABLE TRIGGER ALL")
+            by_hand.close()
+            await becomes(s, newer, 401, limit=2)
+            assert await status(s, older) == 200
+
+    run(body())
+
+
 def test_a_database_url_is_not_told():
     with pytest.raises(StoreFailed) as error:
         PostgresDatabase("postgresql://someone:hunter2@127.0.0.1:1/x")
