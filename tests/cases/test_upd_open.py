@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pytest
 from fakes import chat_answer, json_answer, run, sse_answer, stream_of
 from scrape import Scrape
-from tailrace.proxy import pipeline
 from tailrace.proxy.outcome import Ending
 from tailrace.proxy.plugin import EXCLUDED, Plugin
 
@@ -235,12 +234,13 @@ def test_UPD_04_a_head_that_a_plugin_fails_on_is_told_once(on_error, caplog):
     run(body())
 
 
-def test_UPD_04_overrun_budgets_are_told_now_and_then(caplog, monkeypatch):
-    monkeypatch.setattr(pipeline, "OVERRUNS", 0.0)
-
-    async def body(lines):
+@pytest.mark.parametrize(("seconds", "lines"), [(0.0, 3), (60.0, 1)])
+def test_UPD_04_overrun_budgets_are_told_now_and_then(seconds, lines, caplog):
+    async def body():
         plugins = chain('{"test_admit:Slow": {}, budget_ms: 5, on_error: open}')
         async with scene(WELL, plugins=plugins) as s:
+            for admission in s.process.service.chain.pipeline.on_request:
+                admission.overruns._seconds = seconds
             for _ in range(3):
                 assert (await s.ask(CHAT)).status == 200
             assert Scrape(s.process).value("plugin_failures_total", plugin="test_admit:Slow") == 3
@@ -249,7 +249,4 @@ def test_UPD_04_overrun_budgets_are_told_now_and_then(caplog, monkeypatch):
             assert "plugin 'test_admit:Slow' took longer than its budget of 5 ms on request req_" in said[0]
             assert "goes on without it" in said[0]
 
-    run(body(3))
-    caplog.clear()
-    monkeypatch.setattr(pipeline, "OVERRUNS", 60.0)
-    run(body(1))
+    run(body())
