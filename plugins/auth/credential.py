@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tailrace.proxy.fault import Reject
+from tailrace.plugins.auth.verdict import Verdict
 
 if TYPE_CHECKING:
     from tailrace.proxy.head import RequestHead
@@ -17,8 +17,16 @@ WRONG: Final = b""
 """Stands for a header that holds no key at all, such as one of another scheme."""
 
 
+class Ambiguous(Exception):  # noqa: N818 - a fact about a request
+    """There are several credentials."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.verdict = Verdict("ambiguous", message, 400, "conflicting_credentials")
+
+
 def credential_of(head: RequestHead, names: Sequence[bytes]) -> bytes | None:
-    """What a caller shows in the headers of these names, None for nothing; raises Reject where that is ambiguous."""
+    """What a caller shows in the headers of these names, None for nothing; raises Ambiguous."""
     folded = head.folded
     if len(folded) != len(head.headers):
         _refuse_repeated(head, names)
@@ -29,7 +37,7 @@ def credential_of(head: RequestHead, names: Sequence[bytes]) -> bytes | None:
             continue
         value = _bearer(value) if name == _AUTHORIZATION else value.strip(_BLANKS)
         if found is not None and found != value:
-            raise Reject(400, "conflicting_credentials", "The request has several credentials, and they differ.")
+            raise Ambiguous("The request has several credentials, and they differ.")
         found = value
     return found
 
@@ -42,4 +50,4 @@ def _bearer(value: bytes) -> bytes:
 def _refuse_repeated(head: RequestHead, names: Sequence[bytes]) -> None:
     for name in names:
         if len(head.all(name)) > 1:
-            raise Reject(400, "conflicting_credentials", f"The request has several '{name.decode()}' headers.")
+            raise Ambiguous(f"The request has several '{name.decode()}' headers.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import orjson
 from tailrace.plugins.auth.board import Board
 from tailrace.plugins.auth.jwk import NoSet, public_keys
 from tailrace.plugins.auth.settings import Issuer
+from tailrace.proxy.watchfiles import Stamp, stamp
 
 log = logging.getLogger("tailrace")
 LARGEST: Final = 1 << 18
@@ -35,6 +37,7 @@ class KeySet:
         self.task: asyncio.Task[None] | None = None
         self._tried = float("-inf")
         self._wanted = asyncio.Event()
+        self._seen: Stamp | None = None
 
     def want(self) -> bool:
         """Fetch soon; whether that may be, which it may once a cooldown."""
@@ -67,6 +70,7 @@ class KeySet:
 
     async def _content(self) -> bytes:
         if self.issuer.jwks_file is not None:
+            self._seen = stamp(self.issuer.jwks_file)
             return await asyncio.to_thread(self.issuer.jwks_file.read_bytes)
         assert self.issuer.jwks is not None
         timeout = aiohttp.ClientTimeout(total=TIMEOUT)
@@ -83,13 +87,14 @@ class KeySet:
         return content
 
     async def rest(self) -> None:
-        """Until it is time to fetch again, or somebody wants it."""
-        pause = AGAIN if self.failed else FILE_LOOK if self.issuer.jwks_file is not None else self.issuer.refresh
-        try:
-            async with asyncio.timeout(pause):
-                await self._wanted.wait()
-        except TimeoutError:
-            pass
+        """Until it is time to fetch again, or somebody wants it, or the file has changed."""
+        end = time.monotonic() + (AGAIN if self.failed else self.issuer.refresh)
+        file = self.issuer.jwks_file
+        while (left := end - time.monotonic()) > 0 and (file is None or stamp(file) == self._seen):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left if file is None else min(left, FILE_LOOK)):
+                    await self._wanted.wait()
+                    return
 
     def plain(self) -> dict[str, Any]:
         """What processes are told."""

@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from tailrace.plugins.auth.credential import credential_of
+from tailrace.plugins.auth.credential import Ambiguous, credential_of
 from tailrace.plugins.auth.grant import Grant, Grants
 from tailrace.plugins.auth.keeper import Keeper
 from tailrace.plugins.auth.mint import digest_of
@@ -98,8 +98,10 @@ class Auth(Plugin[_Config]):
 
     def on_open(self, call: Call) -> None:
         """Find out who calls; refuse whoever may not."""
-        head = call.head
-        credential = credential_of(head, self._headers)
+        try:
+            credential = credential_of(call.head, self._headers)
+        except Ambiguous as several:
+            raise self._refuse(several.verdict) from None
         if credential is None:
             grant = self._without(call)
             if grant is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -146,7 +147,9 @@ class Config:
                 yield At(f"'{name}' stands further up already", "jwt", number)
 
     def look(self) -> Iterable[At]:
-        """A file of keys that cannot be used."""
+        """A file of keys that cannot be used, a driver that is not there."""
+        if self.database is not None and find_spec("psycopg") is None:
+            yield At("PostgreSQL needs the extra: pip install 'tailrace[postgres]'", "database")
         if self.keys is not None:
             try:
                 load(self.keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -39,7 +40,9 @@ class SqliteDatabase:
     def __init__(self, path: Path) -> None:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.touch(mode=0o600)
+            if not path.exists():
+                path.touch(mode=0o600)
+                _give(path)
             self._connection = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.executescript(_SCHEMA)
@@ -93,3 +96,10 @@ class SqliteKeys:
         if self._database is not None:
             self._database.close()
         self._database, self._seen = None, -1
+
+
+def _give(path: Path) -> None:
+    """What root makes in a gateway's folder is the gateway's."""
+    if os.geteuid() == 0:
+        owner = path.parent.stat()
+        os.chown(path, owner.st_uid, owner.st_gid)

@@ -41,6 +41,7 @@ class _Known:
     def __init__(self, issuer: Issuer) -> None:
         self.issuer = issuer
         self.keys: list[_PublicKey] = []
+        self.plain: list[dict[str, str]] = []
         self.fetched = 0.0
         self.required = list({"exp", "iss", "aud", *issuer.require})
 
@@ -69,13 +70,17 @@ class Tokens:
         self._known = {issuer.issuer: _Known(issuer) for issuer in issuers}
         self._refresh = refresh
 
-    def take(self, content: bytes) -> None:
-        """Go by the key sets that the host part has now."""
+    def take(self, content: bytes) -> bool:
+        """Go by the key sets that the host part has now; whether there is another key in any, or one less."""
+        changed = False
         for each in orjson.loads(content):
             known = self._known.get(each["issuer"])
             if known is not None:
-                known.keys = [_PublicKey(key.get("kid"), good_for(key), loaded(key)) for key in each["keys"]]
                 known.fetched = each["fetched"]
+                if each["keys"] != known.plain:
+                    known.plain, changed = each["keys"], True
+                    known.keys = [_PublicKey(key.get("kid"), good_for(key), loaded(key)) for key in known.plain]
+        return changed
 
     def ages(self) -> Iterator[tuple[str, float]]:
         """How old the keys of each issuer are that has some, in seconds."""

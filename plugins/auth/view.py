@@ -46,9 +46,9 @@ class View:
                 self._grants.clear()
             if self._tokens is not None and board.sets != self._sets:
                 number = board.sets
-                self._tokens.take(board.sets_path(number).read_bytes())
+                if self._tokens.take(board.sets_path(number).read_bytes()):
+                    self._grants.clear()
                 self._sets = number
-                self._grants.clear()
         except FileNotFoundError:
             pass  # another one is in force by now: the next look finds it
         except (OSError, ValueError):

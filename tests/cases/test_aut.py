@@ -69,6 +69,7 @@ def test_AUT_02_several_credential_headers(tmp_path):
                 answer = await ask(s, headers)
                 assert answer.status == 400
                 assert answer.json()["error"]["code"] == "conflicting_credentials"
+            assert plugin_of(s)._refused == {"ambiguous": 2}
         async with guarded(tmp_path, "{headers: [X-Team-Api-Key]}") as s:
             assert (await ask(s, {"x-team-api-key": key, **bearer("of a front")})).status == 200
             assert (await ask(s, bearer(key))).status == 401
