@@ -12,6 +12,7 @@ from tailrace.proxy.ledger.shipping import KEEP_SECONDS, Shipper
 from tailrace.proxy.ledger.sinks import sink_of
 
 STALLED_SECONDS = 5.0
+BEHIND_SECONDS = 30.0
 
 
 def rings_in(places: Places) -> Path:
@@ -46,7 +47,10 @@ class Books:
         """What is wrong now: what the keeper cannot write piles up in memory, what cannot be shipped in the log."""
         stalled = self.keeper.stalled_seconds
         standing = f"the ledger's disk has taken nothing for {stalled:.0f} s" if stalled > STALLED_SECONDS else ""
-        return [each for each in (standing or self.keeper.trouble, self.shipper.trouble, self.log.damaged) if each]
+        behind = self.shipper.behind_seconds
+        lagging = f"the ledger's sink is {behind:.0f} s behind" if behind > BEHIND_SECONDS else ""
+        found = (standing or self.keeper.trouble, self.shipper.trouble or lagging, self.log.damaged)
+        return [each for each in found if each]
 
     def close(self) -> None:
         """Keep and ship what can be, and end."""

@@ -7,6 +7,7 @@ thread or a sink put back to an older state repeats records at most, and a charg
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
@@ -30,6 +31,7 @@ BATCH_BYTES = 128 << 10
 
 _BATCH = 300
 _LONGEST_WAIT = 10.0
+_PARTING = 3.0
 _NANO = 10**9
 
 _record = msgspec.json.Decoder(Record).decode
@@ -50,6 +52,7 @@ class Shipper:
         self._period = period
         self._at: Position | None = None
         self._caught_up = time.monotonic()
+        self._complete = (0, 0)
         self._failures = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -57,7 +60,7 @@ class Shipper:
     @property
     def behind_seconds(self) -> float:
         """For how long the sink has not had everything that is durable."""
-        return time.monotonic() - self._caught_up if self.trouble else 0.0
+        return 0.0 if self._complete == self._log.durable else time.monotonic() - self._caught_up
 
     def start(self) -> None:
         """Begin to ship."""
@@ -65,12 +68,15 @@ class Shipper:
         self._thread.start()
 
     def close(self) -> None:
-        """Ship what can be shipped at once, and end."""
+        """Ship what can be shipped within a moment, and end; the rest is shipped by the next."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(_PARTING)
+            if self._thread.is_alive():
+                log.warning("the ledger's sink does not answer, and is left as it is")
+                return
         if not self.trouble:
-            self._try()
+            self._try(time.monotonic() + _PARTING)
         self._sink.close()
 
     def _run(self) -> None:
@@ -83,9 +89,9 @@ class Shipper:
         # Many gateways must not come back to a database in step.
         return min(_LONGEST_WAIT, self._period * float(1 << min(self._failures, 10))) * random.uniform(0.5, 1)
 
-    def _try(self) -> None:
+    def _try(self, until: float = math.inf) -> None:
         try:
-            self.ship()
+            self.ship(until)
             self._clear_away()
         except (Down, OSError) as error:
             self._fail(str(error))
@@ -100,11 +106,14 @@ class Shipper:
             log.warning("the ledger's sink takes nothing: %s; records wait in the log", why)
         self.trouble = f"the ledger's sink takes nothing: {why}"
 
-    def ship(self) -> None:
-        """Give the sink everything that is durable; raises Down or OSError."""
+    def ship(self, until: float = math.inf) -> None:
+        """Give the sink everything that is durable, or what it takes until a time; raises Down or OSError."""
+        durable = self._log.durable
         while self._ship_some():
-            if self._stop.is_set() and self._failures:
+            if time.monotonic() > until or (self._stop.is_set() and until == math.inf):
                 return
+            durable = self._log.durable
+        self._complete = durable
         self._caught_up = time.monotonic()
         self._failures = 0
         if self.trouble:

@@ -24,7 +24,7 @@ from tailrace.proxy.tariff import charge
 
 from kills.ledger_roles import RATES
 
-KILLS = int(os.environ.get("TAILRACE_LEDGER_KILLS", "30"))
+KILLS = int(os.environ.get("TAILRACE_KILLS", "30"))
 ROLES = Path(__file__).parent / "ledger_roles.py"
 pytestmark = pytest.mark.timeout(60 + 4 * KILLS)
 

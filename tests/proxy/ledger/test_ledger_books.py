@@ -63,6 +63,24 @@ def test_what_is_wrong_is_told(places: Places, monkeypatch: pytest.MonkeyPatch) 
         Books(places, "postgresql://x")
 
 
+def test_a_sink_that_stands_still_is_told_and_keeps_nobody_from_ending(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailrace.proxy.ledger.books.BEHIND_SECONDS", 0.05)
+    monkeypatch.setattr("tailrace.proxy.ledger.shipping._PARTING", 0.05)
+    goes_on = threading.Event()
+    monkeypatch.setattr(SqliteSink, "store", lambda *_: goes_on.wait(30))
+    books = Books(places, None)
+    fill(Ring.create(rings_in(places), "w", 16), 3)
+    until(lambda: bool(books.troubles))
+    assert books.troubles[0].startswith("the ledger's sink is ")
+    books.close()
+    goes_on.set()
+    assert books.shipper._thread is not None
+    books.shipper._thread.join(10)
+    books.shipper._sink.close()
+
+
 def test_a_disk_that_stands_still_is_told(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tailrace.proxy.ledger.books.STALLED_SECONDS", 0.05)
     goes_on = threading.Event()
