@@ -93,8 +93,10 @@ class Auth(Plugin[_Config]):
                 task.cancel()
 
     def _look(self, view: View) -> None:
-        view.look()
-        self._timer = asyncio.get_running_loop().call_later(LOOK, self._look, view)
+        try:
+            view.look()
+        finally:
+            self._timer = asyncio.get_running_loop().call_later(LOOK, self._look, view)
 
     def on_open(self, call: Call) -> None:
         """Find out who calls; refuse whoever may not."""

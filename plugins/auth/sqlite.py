@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tailrace.plugins.auth.ring import Change
-from tailrace.plugins.auth.store import Cursor, Follower, StoreFailed
+from tailrace.plugins.auth.store import Cursor, Follower, StoreFailed, WentBack
 
 NAME: Final = "keys.sqlite"
 _BUSY: Final = 5.0
@@ -76,13 +76,21 @@ class SqliteKeys:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._database: SqliteDatabase | None = None
+        self._file: tuple[int, int] | None = None
         self._seen = -1
 
     def changes(self) -> Iterator[Change]:
-        """What has changed since the last time."""
+        """What has changed since the last time; raises WentBack where another file is in its place."""
+        if self._file is not None and self._file != _identity(self._path):
+            self.close()
+            if _identity(self._path) is None:
+                raise StoreFailed(f"{self._path} is gone")
+            self._file = None
+            raise WentBack
         if self._database is None:
             self._database = SqliteDatabase(self._path)
             self._follower = Follower(self._database)
+            self._file = _identity(self._path)
         number = self._database.data_version()
         if number != self._seen:
             yield from self._follower.changes()
@@ -96,6 +104,15 @@ class SqliteKeys:
         if self._database is not None:
             self._database.close()
         self._database, self._seen = None, -1
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file it is, whatever its name; None for none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _give(path: Path) -> None:

@@ -241,6 +241,23 @@ def test_a_file_of_keys_beside_the_database(tmp_path, caplog):
     run(body())
 
 
+def test_an_embedded_file_that_is_replaced_is_read_anew_and_one_that_is_gone_is_told(tmp_path, caplog):
+    key, later = create(tmp_path / "state"), create(tmp_path / "backup")
+    file, backup = tmp_path / "state" / "keys.sqlite", tmp_path / "backup" / "keys.sqlite"
+
+    async def body():
+        async with guarded(tmp_path / "state") as s:
+            assert await status(s, key) == 200
+            file.rename(tmp_path / "away")
+            await until(lambda: "keys.sqlite is gone" in caplog.text)
+            assert await status(s, key) == 200
+            backup.rename(file)
+            await becomes(s, later, 200)
+            await becomes(s, key, 401)
+
+    run(body())
+
+
 def test_the_embedded_file_that_cannot_be_read_is_told(tmp_path, caplog):
     key = create(tmp_path)
 
