@@ -1,0 +1,162 @@
+"""Limits that two gateways share over a real Valkey, which is killed, frozen and emptied meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fakes import CHAT, GOOD, PATH, RawClient, Upstream, gateway, run, until, yaml_for
+from tailrace.plugins.quota import Quota
+from tailrace.plugins.quota.part import Part
+from valkeys import Valkey, valkey
+
+
+class Pair:
+    """Two gateways, each a host of its own, with one store."""
+
+    def __init__(self, processes: list[Any], store: Valkey) -> None:
+        self.processes = processes
+        self.store = store
+        self._next = 0
+
+    async def calls(self, count: int, at_once: int = 8) -> Counter[int]:
+        """The statuses of so many calls, to each gateway in turn."""
+        left = iter(range(count))
+        seen: Counter[int] = Counter()
+
+        async def caller(process: Any) -> None:
+            async with RawClient(process.doors[0].shown) as client:
+                for _ in left:
+                    seen[(await client.post(PATH, CHAT)).status] += 1
+
+        await asyncio.gather(*(caller(self.processes[number % 2]) for number in range(at_once)))
+        return seen
+
+    def parts(self) -> list[Part]:
+        return [process._host._parts["quota"][1] for process in self.processes]
+
+    def quotas(self) -> list[Quota]:
+        return [link.plugin for process in self.processes for link in process.service.chain.pipeline.links]
+
+    async def up(self, *, up: bool = True) -> None:
+        await until(lambda: all(part._store.up is up for part in self.parts()), "the store's state was not noticed")  # type: ignore[union-attr]
+
+
+@asynccontextmanager
+async def pair(folder: Path, limits: str, unknown: str = "closed") -> AsyncIterator[Pair]:
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(valkey(folder))
+        upstream = await stack.enter_async_context(Upstream(GOOD))
+        processes = []
+        for name in "ab":
+            config = f"{{limits: {limits}, unknown: {unknown}, store: {{url: '{store.url}', wait_ms: 50}}}}"
+            yaml = yaml_for(upstream, plugins=f"- quota: {config}", more=f"state: {folder / name}\n")
+            processes.append(await stack.enter_async_context(gateway(yaml)))
+        pair = Pair(processes, store)
+        await pair.up()
+        yield pair
+
+
+def test_LIM_03_two_gateways_admit_exactly_the_limit(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with pair(tmp_path, "[{requests: 300, per: day}]") as s:
+            assert await s.calls(1200) == {200: 300, 429: 900}
+
+    run(body())
+
+
+def test_an_emptied_store_gives_nothing_more_in_windows_that_run(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with pair(tmp_path, "[{requests: 300, per: day}]") as s:
+            first = await s.calls(100)
+            assert first == {200: 100}
+            await s.store.flush()
+            later = await s.calls(1000)
+            assert later[200] + 100 <= 300
+            await s.up()
+            assert (await s.calls(200))[200] == 0
+            assert sum(part._store.epochs for part in s.parts()) >= 1  # type: ignore[union-attr]
+
+    run(body())
+
+
+def test_an_emptied_store_serves_the_next_window(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with pair(tmp_path, "[{requests: 50, per: second}]") as s:
+            await s.calls(20)
+            await s.store.flush()
+            await asyncio.sleep(2.5)
+            assert (await s.calls(10))[200] == 10
+
+    run(body())
+
+
+def test_LIM_05_leases_last_over_a_frozen_store_then_the_policy_holds_and_it_recovers(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with pair(tmp_path, "[{requests: 400, per: day}]") as s:
+            assert (await s.calls(40)) == {200: 40}
+            s.store.freeze()
+            frozen = await s.calls(400)
+            assert frozen[200] > 100
+            assert frozen[200] + frozen[503] == 400
+            s.store.thaw()
+            await s.up()
+            rest = await s.calls(800)
+            assert rest[200] == 400 - 40 - frozen[200]
+
+    run(body())
+
+
+def test_a_killed_store_comes_back_empty_and_passes_nobody(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with pair(tmp_path, "[{requests: 400, per: day}]", unknown="open") as s:
+            first = (await s.calls(40))[200]
+            await s.store.kill()
+            assert (await s.calls(60))[200] == 60
+            await s.store.start()
+            await s.up()
+            rest = await s.calls(1000)
+            assert first + 60 + rest[200] <= 400 + 60
+
+    run(body())
+
+
+def test_what_runs_at_once_is_shared_and_comes_back(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with pair(tmp_path, "[{concurrent_requests: 6}]") as s:
+            for _ in range(3):
+                seen = await s.calls(60, at_once=4)
+                assert seen[200] > 0
+                await asyncio.sleep(0.1)
+
+    run(body())
+
+
+def test_LIM_06_scripts_that_were_lost_are_loaded_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        from redis.asyncio import Redis
+
+        async with pair(tmp_path, "[{requests: 300, per: day}]") as s:
+            await s.calls(100)
+            async with Redis.from_url(s.store.url) as client:
+                await client.script_flush()
+            assert (await s.calls(1000))[200] == 200
+
+    run(body())
+
+
+def test_what_one_host_leaves_idle_the_other_can_have(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with pair(tmp_path, "[{requests: 100, per: day}]") as s:
+            async with RawClient(s.processes[0].doors[0].shown) as client:
+                assert (await client.post(PATH, CHAT)).status == 200
+            await asyncio.sleep(3.2)
+            async with RawClient(s.processes[1].doors[0].shown) as client:
+                seen = [(await client.post(PATH, CHAT)).status for _ in range(120)]
+            assert seen.count(200) == 99
+
+    run(body())
