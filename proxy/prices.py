@@ -34,7 +34,10 @@ class Price(int):
     @classmethod
     def read(cls, text: str) -> Price:
         """From a decimal text; raises ValueError."""
-        return cls(money.parse(text))
+        nano = money.parse(text)
+        if nano > _EVER:
+            raise ValueError("more than 64 bits hold")
+        return cls(nano)
 
     def __str__(self) -> str:
         return money.render(self)
@@ -47,7 +50,9 @@ def _zone(name: str) -> ZoneInfo:
         raise ValueError(name) from error
 
 
-Amount = Annotated[Price, Parsed(Price.read, "an amount such as 12.50, with at most nine digits behind the point")]
+Amount = Annotated[
+    Price, Parsed(Price.read, "an amount such as 12.50, below nine billion, with at most nine digits behind the point")
+]
 Day = Annotated[date, Parsed(date.fromisoformat, "a date such as 2027-01-31")]
 Zone = Annotated[ZoneInfo, Parsed(_zone, "a time zone such as UTC or Europe/Berlin")]
 

@@ -13,6 +13,7 @@ from zlib import crc32
 
 import msgspec
 from tailrace.proxy.ledger import layout
+from tailrace.proxy.ledger.fitting import bounded
 from tailrace.proxy.ledger.layout import BLOB, OPEN, OPENING, SETTLED, SLOT
 from tailrace.proxy.ledger.record import ORPHAN, Late, Opening, Record, Settled, record_of
 from tailrace.proxy.ledger.ring import UNBORN
@@ -164,7 +165,7 @@ class Slots:
             return None
         opened_ns, first, opening = begun
         prompt, completion, cached, delivered, estimated = self._usage(slot, first) or (0, 0, 0, 0, 1)
-        amount = 0 if opening.rates is None else charge(opening.rates, prompt, cached, completion)
+        amount = 0 if opening.rates is None else bounded(charge(opening.rates, prompt, cached, completion))
         settled = Settled(
             amount=amount,
             prompt=prompt,

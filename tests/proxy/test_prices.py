@@ -79,6 +79,7 @@ WRONG = {
     "{model: llama, prompt: -1}": "x.yaml:4: prices[0].prompt: expected an amount",
     "{model: llama, prompt: 1e3}": "x.yaml:4: prices[0].prompt: expected an amount",
     "{model: llama, prompt: 0.0000000001}": "x.yaml:4: prices[0].prompt: expected an amount",
+    "{model: llama, prompt: 9300000000}": "x.yaml:4: prices[0].prompt: expected an amount",
     "{model: llama}": "x.yaml:4: prices[0]",
     "{model: llama, prompt: 1, completions: 2}": "x.yaml:4: prices[0]",
     "{model: llama, prompt: 1, from: 2026-02-30}": "x.yaml:4: prices[0].from: expected a date",

@@ -83,6 +83,16 @@ def test_the_dead_are_settled_and_their_memory_removed(shared: Path, state: Path
     assert [record.ending for record in read(state)] == ["completed", "completed", ORPHAN]
 
 
+def test_an_orphan_beyond_all_measure_is_settled_by_a_bound(shared: Path, state: Path, keeper: Keeper) -> None:
+    ring = Ring.create(shared, "w", 8)
+    slot = ring.open(opening("c1", rates=(2**63 - 1, 0, 2**63 - 1, 2**63 - 1)))
+    ring.running(slot, 10**30, 10**30, 0, 1)
+    ring.close()
+    assert keeper.round() == 1
+    [record] = read(state)
+    assert (record.amount, record.estimated) == (2**63 - 1, True)
+
+
 def test_a_death_between_settling_and_queueing_loses_nothing(shared: Path, state: Path, keeper: Keeper) -> None:
     ring = Ring.create(shared, "w", 8)
     keys = fill(ring, 3)
