@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tailrace.plugins.auth.board import Board
 from tailrace.plugins.auth.record import Record, Status, packed
 from tailrace.plugins.auth.table import Full, Stored, WritableTable
+
+_AT_ONCE: Final = 100
+"""Keys that are taken up before others in this process get their turn."""
 
 
 class Change(NamedTuple):
@@ -45,13 +49,14 @@ class KeyRing:
         self._number = board.table
         self.is_complete = self._shown = False
         self._table: WritableTable | None = None
-        # By store and id: the digests that open something.
-        self._held: dict[tuple[str, str], tuple[bytes, ...]] = {}
+        # By store and id: the digests that open something, one behind the other. A collection of garbage does not look
+        # into such dictionaries; a hundred thousand tuples in them would make it a stall.
+        self._held: dict[str, dict[str, bytes]] = {}
 
     @property
     def keys(self) -> int:
         """How many keys there are, revoked ones of this run included."""
-        return len(self._held)
+        return sum(map(len, self._held.values()))
 
     def complete(self) -> None:
         """Every store has been read: what a supervisor before this one knew is replaced. May take its time."""
@@ -64,10 +69,10 @@ class KeyRing:
         count = 0
         try:
             # A store that hangs in the middle of its changes must not hold up the others.
-            for change in changes:
+            for count, change in enumerate(changes, 1):
                 with self._lock:
                     self._take(store, change)
-                count += 1
+                _give_way(count)
         finally:
             with self._lock:
                 self._show()
@@ -76,22 +81,26 @@ class KeyRing:
     def forget(self, store: str) -> None:
         """A store is followed no more: what only it had is revoked."""
         with self._lock:
-            gone = [key for key in self._held if key[0] == store]
-            digests = {digest for key in gone for digest in self._held.pop(key)}
-            for digest in digests.difference(*self._held.values()):
+            gone = _all_of(self._held.pop(store, {}))
+            for digest in gone.difference(*map(_all_of, self._held.values())):
                 self._revoke(digest)
 
     def _take(self, store: str, change: Change) -> None:
-        key = store, change.id
+        held = self._held.setdefault(store, {})
+        if change.previous is None and change.id not in held:
+            # What nearly all are at a start.
+            self._put(Stored(change.digest, change.status, change.until, change.id, change.grants))
+            held[change.id] = change.digest
+            return
         wanted = {change.digest: change.until}
         if change.previous is not None and change.previous != change.digest:
             wanted[change.previous] = min(change.until, change.previous_until)
-        for digest in self._held.get(key, ()):
+        for digest in _split(held.get(change.id, b"")):
             if digest not in wanted:
                 self._revoke(digest)
         for digest, until in wanted.items():
             self._put(Stored(digest, change.status, until, change.id, change.grants))
-        self._held[key] = tuple(wanted)
+        held[change.id] = b"".join(wanted)
 
     def _put(self, stored: Stored) -> None:
         table = self._table
@@ -113,8 +122,9 @@ class KeyRing:
         self._number += 1
         path = self._board.table_path(self._number)
         table = WritableTable.make(path, 2 * keys + 1, 2 * heap + more)
-        for stored in old.stored() if old is not None else ():
+        for count, stored in enumerate(old.stored() if old is not None else ()):
             table.put(stored)
+            _give_way(count)
         self._table, self._shown = table, False
         return table
 
@@ -126,3 +136,17 @@ class KeyRing:
         if not self._shown:
             self._board.show_table(self._number)
             self._shown = True
+
+
+def _give_way(count: int) -> None:
+    """Let the event loop of this process run: the interpreter would have it wait for milliseconds each time."""
+    if not count % _AT_ONCE:
+        time.sleep(0)
+
+
+def _split(digests: bytes) -> list[bytes]:
+    return [digests[at : at + 32] for at in range(0, len(digests), 32)]
+
+
+def _all_of(held: dict[str, bytes]) -> set[bytes]:
+    return {digest for digests in held.values() for digest in _split(digests)}

@@ -94,6 +94,7 @@ class WritableTable(KeyTable):
         super().__init__(memory)
         self.count = 0
         self._used = 0
+        self._most = int(self.slots * _FULL)
 
     @classmethod
     def make(cls, path: Path, keys: int, heap: int) -> WritableTable:
@@ -122,24 +123,29 @@ class WritableTable(KeyTable):
         """Add a key, or replace what stands under its digest; raises Full."""
         key_id = stored.id.encode()
         size = _ENTRY.size + len(key_id) + len(stored.grants)
-        slot = self.slot_of(stored.digest)
-        if self._used + size > self.heap or (slot < 0 and self.count >= self.slots * _FULL):
+        slot = self._place_of(stored.digest)
+        known = self.words[slot]
+        if self._used + size > self.heap or (not known and self.count >= self._most):
             raise Full
         offset, self._used = self._used, self._used + size
         at = self._heap_at + offset
         _ENTRY.pack_into(self._view, at, stored.until, len(key_id), len(stored.grants))
         self._view[at + _ENTRY.size : at + size] = key_id + stored.grants
-        if slot < 0:
-            slot = self._free_slot(stored.digest)
+        if not known:
+            at = self._digests_at + slot * _DIGEST
+            self._view[at : at + _DIGEST] = stored.digest
             self.count += 1
         self.words[slot] = offset << 8 | stored.status
 
-    def _free_slot(self, digest: bytes) -> int:
+    def _place_of(self, digest: bytes) -> int:
+        """Where a digest stands, or would."""
+        words, view, start = self.words, self._view, self._digests_at
         slot = int.from_bytes(digest[:8], "little") & self._mask
-        while self.words[slot]:
+        while words[slot]:
+            at = start + slot * _DIGEST
+            if view[at : at + _DIGEST] == digest:
+                break
             slot = slot + 1 & self._mask
-        at = self._digests_at + slot * _DIGEST
-        self._view[at : at + _DIGEST] = digest
         return slot
 
     def mark(self, digest: bytes, status: Status) -> None:
