@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import os
 
+import orjson
 import pytest
 import tailrace.plugins.auth.plugin as plugin_module
 import tailrace.plugins.auth.table as table_module
-from fakes import GOOD, PATH, RawClient, run
+from fakes import GOOD, PATH, RawClient, chat_chunk, chunked, event, run, sse_head, until
 from keys import ask, bearer, becomes, create, guarded, id_of, keys, plugin_of, status
+
+from cases.scene import STREAM
 
 SPELLINGS = {
     "bearer K": 200,
@@ -152,11 +156,18 @@ def test_AUT_06_what_is_remembered_of_good_keys_is_bounded(tmp_path, monkeypatch
 
 
 def test_a_revocation_acts_at_once_and_running_streams_finish(tmp_path):
-    key = create(tmp_path)
+    key, going_on = create(tmp_path), asyncio.Event()
+
+    async def engine(conn, request):
+        await conn.send(sse_head() + chunked(chat_chunk("a")))
+        await going_on.wait()
+        await conn.send(chunked(chat_chunk(finish="stop")) + chunked(event("[DONE]")) + chunked(b""))
 
     async def body():
-        async with guarded(tmp_path, "{}", GOOD) as s:
-            assert await status(s, key) == 200
+        async with guarded(tmp_path, "{}", engine, GOOD) as s:
+            stream = await s.client()
+            await stream.request("POST", PATH, orjson.dumps(STREAM), bearer(key))
+            await until(lambda: s.upstream.requests)
             keys("disable", "--state", tmp_path, id_of(key))
             await becomes(s, key, 401, limit=2.0)
             assert "disabled" in (await ask(s, bearer(key))).json()["error"]["message"]
@@ -164,5 +175,9 @@ def test_a_revocation_acts_at_once_and_running_streams_finish(tmp_path):
             await becomes(s, key, 200, limit=2.0)
             keys("revoke", "--state", tmp_path, id_of(key))
             await becomes(s, key, 401, limit=2.0)
+            going_on.set()
+            answer = await stream.read_answer()
+            assert answer.complete
+            assert b"[DONE]" in answer.body
 
     run(body())
