@@ -12,8 +12,8 @@ class RequestHead:
 
     `path` is the normalised path that routing, guards and forwarding all use; `query` has no question mark; `target` is
     both again, as a worker gets them, without credentials; `forwarded` are the header lines that cross; `plain_json`
-    says that the body is declared to be JSON in UTF-8 without any coding, `packed` that it has one. A connection's next request with the same
-    head shares this object.
+    says that the body is declared to be JSON in UTF-8 without any coding, `packed` that it has one. A connection's next
+    request with the same head shares this object.
     """
 
     __slots__ = (

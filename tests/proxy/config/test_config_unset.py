@@ -67,6 +67,15 @@ def settings(record: Record, above: tuple[Step, ...] = ()) -> Iterator[tuple[Ste
             yield from settings(nested, (*path, *steps))
 
 
+def several(shape: Shape) -> ListOf | MapOf | None:
+    """The list or mapping that a setting may be."""
+    if isinstance(shape, Bounded):
+        return several(shape.inner)
+    if isinstance(shape, Either):
+        return next(filter(None, map(several, shape.options)), None)
+    return shape if isinstance(shape, ListOf | MapOf) else None
+
+
 def put(plain: Any, record: Record, path: tuple[Step, ...]) -> None:
     """Write the reference at a path, and what the dataclasses on the way need beside it."""
     shape: Shape = record
@@ -78,8 +87,8 @@ def put(plain: Any, record: Record, path: tuple[Step, ...]) -> None:
                     plain[key] = REQUIRED.get(key) or REQUIRED_LISTS.get(key) or "a text of some length"
             shape = inside[0].fields[step][1]
         else:
-            inner = shape.inner if isinstance(shape, Bounded) else shape
-            assert isinstance(inner, ListOf | MapOf)
+            inner = several(shape)
+            assert inner is not None
             shape = inner.element if isinstance(inner, ListOf) else inner.value
         if number == len(path) - 1:
             value: Any = NOWHERE
@@ -128,6 +137,7 @@ def test_a_setting_of_a_role(role: str, path: tuple[Step, ...], monkeypatch: pyt
     assert faults(plain, monkeypatch) == [f"{shown(path)}: environment variable `NOWHERE` is not set"]
 
 
+ISSUER = {"issuer": "https://id.example", "audience": ["a"], "jwks": "https://id.example/keys", "tenant": "t"}
 PLUGIN_SETTINGS = [
     (name, path) for name in registry.names("plugins") for path in settings(record_of(registry.plugin(name).Config))
 ]  # fmt: skip
@@ -139,6 +149,11 @@ PLUGIN_SETTINGS = [
 def test_an_option_of_a_plugin(name: str, path: tuple[Step, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {}
     put(options, record_of(registry.plugin(name).Config), path)
+    if name == "auth" and path[:2] == ("jwt", 0) and len(path) > 2:
+        whole = {key: value for key, value in ISSUER.items() if key != path[2]}
+        if path[2] in ("jwks_file", "secret"):
+            del whole["jwks"]
+        options["jwt"][0] |= whole
     plain = BASES["gateway"] | {"plugins": [{name: options}]}
     where = shown(("plugins", 0, name, *path))
     assert faults(plain, monkeypatch) == [f"{where}: environment variable `NOWHERE` is not set"]
