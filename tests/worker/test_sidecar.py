@@ -8,8 +8,6 @@ import pytest
 from fakes import RawClient, Upstream, json_answer, run, until
 from scrape import Scrape
 from sidecars import CHAT, HELLO, KEY, STREAMED, found, hop, sidecar, simulated, url_of, worker_settings
-from tailrace.proxy.config import ConfigError
-from tailrace.worker.settings import Worker
 from tailrace.worker.sidecar import running
 from tailrace.worker.sim import Adapter, Fault
 
@@ -248,31 +246,6 @@ def test_a_reload_changes_bounds_and_keeps_the_engine():
                 await process.load(worker_settings(found("http://127.0.0.1:1")))
 
     run(body())
-
-
-def settings_of(text: str) -> Worker:
-    return worker_settings("{url: 'http://127.0.0.1:1'}", text)
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("processes: 2", "one process"),
-        ("hop_key: short", "characters"),
-        ("blocked: [/metrics]", "not served anyway"),
-        ("routes: [{path: /version, pool: other}]", "no other"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(text: str, fault: str):
-    with pytest.raises(ConfigError, match=fault):
-        settings_of(text)
-
-
-def test_a_port_that_others_can_reach_needs_a_key():
-    with pytest.raises(ConfigError, match="hop_key"):
-        worker_settings("{url: 'http://127.0.0.1:1'}", "", "0.0.0.0:0")
-    assert worker_settings("{url: 'http://127.0.0.1:1'}", f"hop_key: {KEY}", "0.0.0.0:0").hop_key
-    assert worker_settings("{url: 'http://127.0.0.1:1'}", "", "unix:/run/x").hop_key is None
 
 
 def test_stored_responses_are_the_engines_own():
