@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 
@@ -234,19 +235,29 @@ def test_UPD_04_a_head_that_a_plugin_fails_on_is_told_once(on_error, caplog):
     run(body())
 
 
+class Slow(Plugin[How]):
+    """Waits for what never comes."""
+
+    Config = How
+
+    async def on_request(self, call):
+        await asyncio.get_running_loop().create_future()
+
+
 @pytest.mark.parametrize(("seconds", "lines"), [(0.0, 3), (60.0, 1)])
 def test_UPD_04_overrun_budgets_are_told_now_and_then(seconds, lines, caplog):
     async def body():
-        plugins = chain('{"test_admit:Slow": {}, budget_ms: 5, on_error: open}')
+        name = f"{__name__}:Slow"
+        plugins = chain(f'{{"{name}": {{how: ""}}, budget_ms: 5, on_error: open}}')
         async with scene(WELL, plugins=plugins) as s:
             for admission in s.process.service.chain.pipeline.on_request:
                 admission.overruns._seconds = seconds
             for _ in range(3):
                 assert (await s.ask(CHAT)).status == 200
-            assert Scrape(s.process).value("plugin_failures_total", plugin="test_admit:Slow") == 3
+            assert Scrape(s.process).value("plugin_failures_total", plugin=name) == 3
             said = [record.getMessage() for record in caplog.records]
             assert len(said) == lines
-            assert "plugin 'test_admit:Slow' took longer than its budget of 5 ms on request req_" in said[0]
+            assert f"plugin '{name}' took longer than its budget of 5 ms on request req_" in said[0]
             assert "goes on without it" in said[0]
 
     run(body())
