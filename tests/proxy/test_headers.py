@@ -17,7 +17,7 @@ REQUEST = {
     ],
     headers.DROP: [
         "Keep-Alive", "Proxy-Connection", "TE", "Trailer", "Upgrade", "HTTP2-Settings", "Accept-Encoding",
-        "Content-Encoding", "Forwarded", "Via", "X-Real-IP", "X-Forwarded-For", "X-FORWARDED-anything",
+        "Content-Encoding", "Forwarded", "X-Real-IP", "X-Forwarded-For", "X-FORWARDED-anything",
         "X-Tailrace-Anything", "CF-Connecting-IP",
     ],
     headers.CREDENTIAL: [
@@ -31,6 +31,7 @@ REQUEST = {
     headers.CONNECTION: ["Connection"],
     headers.CODING: ["Transfer-Encoding"],
     headers.REQUEST_ID: ["X-Request-Id"],
+    headers.VIA: ["Via"],
 }  # fmt: skip
 ANSWER = {
     headers.PASS: ["Content-Type", "openai-processing-ms", "X-RateLimit-Reset", "Retry-After", "Content-Encoding"],
