@@ -83,6 +83,15 @@ class JsonBody:
         raw = self._fields().get(name)
         return None if raw is None else memoryview(raw)
 
+    def spelled(self, name: str) -> bytes | None:
+        """A copy of the JSON text of a short value, None where the field is absent."""
+        received = self._received
+        if self._edits is None and received is not None:
+            raw = received.get(name)
+            return None if raw is None else bytes(raw)
+        written = self.written(name)
+        return None if written is None else bytes(written)
+
     def get(self, name: str) -> Any:
         """The decoded value of a field, None where it is absent; raises Reject(400) where it has none."""
         if self._skimmed is not None and (self._edits is None or name not in self._edits):
@@ -111,8 +120,7 @@ class JsonBody:
         """Whether a field is literally true."""
         if self._skimmed is not None:
             return self.get(name) is True
-        written = self.written(name)
-        return written is not None and bytes(written) == b"true"
+        return self.spelled(name) == b"true"
 
     def edit(self, name: str, value: bytes | None) -> None:
         """Give a top-level field another JSON value, or none at all."""

@@ -184,15 +184,15 @@ def read_json(call: Call) -> None:
     """Find model and streaming flag in a JSON body."""
     route, chain = call.route, call.chain
     body = call.body = JsonBody(call.raw, chain.limits.json_depth)
-    if route.dialect is not None and body.has("stream"):
+    if route.dialect is not None:
         call.stream = body.flag("stream")
     if route.births and body.get("previous_response_id") is not None:
         previous = body.text("previous_response_id")
         if previous is not None:
             pin(call, previous, "previous_response_id")
-    written = None if body.skimmed else body.written("model")
-    if written is not None:
-        entry = chain.models.written.get(bytes(written))
+    spelled = None if body.skimmed else body.spelled("model")
+    if spelled is not None:
+        entry = chain.models.written.get(spelled)
         if entry is not None:
             call.entry = entry
             call.model = entry.name
