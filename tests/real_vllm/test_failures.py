@@ -25,7 +25,7 @@ from real_vllm.scene import HELLO, LONG, Scene, run, scene
 CHAT: dict[str, Any] = {"model": "tiny", "messages": HELLO, "max_tokens": LONG}
 SHORT = {**CHAT, "max_tokens": 4}
 RAISED = (openai.APIError, anthropic.APIError, openai.APIConnectionError)
-LOW_LIMITS = ("timeouts: {gap: 1.5, first_content_base: 4.0}",)
+LOW_LIMITS = ("timeouts: {gap: 1.5, first_content_base: 4.0, unary: 4.0}",)
 
 
 @dataclass
