@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _TURNS: Final = 8
 _UNKNOWN: Final = "Whether this caller's limits have room cannot be told at the moment."
+_UNPRICED: Final = "This caller has a budget in money, and no plugin before `quota` says what calls cost."
 _HELD: Final[Key[Reservation]] = Key("quota")
 _ACCOUNTS: Final[Key[Sequence[Account]]] = Key("quota accounts")
 
@@ -102,9 +103,12 @@ class Quota(Plugin[Config]):
         if not accounts or call.route.local is not None:
             return None
         call[_ACCOUNTS] = accounts
+        tariff = call.fact(Tariff)
+        if tariff is None and any(account.what == "money" for account in accounts):
+            raise Reject(503, "quota_unavailable", _UNPRICED, whose=Whose.GATEWAY)
         demand = demand_of(call, self._estimates.of(call.model), self.config.unbounded)
         assert self._asking is not None
-        held = Reservation(self._asking.purse, demand.most, call.fact(Tariff))
+        held = Reservation(self._asking.purse, demand.most, tariff)
         held.asked, held.prompt_bytes = demand.asked, demand.prompt_bytes
         missing = [account for account in accounts if not held.take(account)]
         if missing:

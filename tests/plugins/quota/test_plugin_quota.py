@@ -123,7 +123,7 @@ def test_LIM_13_what_was_refused_or_never_sent_takes_nothing(tmp_path: Path) -> 
     async def body() -> None:
         async with limited(tmp_path, "[{requests: 3, per: day}, {tokens: 500, per: day}]", using(10, 10)) as s:
             for _ in range(40):
-                assert (await s.ask({**CHAT, "max_tokens": 100_000}, key="k")).status == 200 or True
+                assert (await s.ask({**CHAT, "max_tokens": 100_000}, key="k")).status == 429
             for path, bad in ((PATH, {"messages": []}), ("/v1/nothing", CHAT), (PATH, {**CHAT, "max_tokens": "x"})):
                 assert (await s.ask(bad, path, key="other")).status in (400, 404)
             for _ in range(3):
@@ -238,5 +238,15 @@ def test_messages_are_told_in_their_own_words(tmp_path: Path) -> None:
             assert refused.json()["error"]["type"] == "rate_limit_error"
             assert refused.header("anthropic-ratelimit-requests-remaining") == "0"
             assert refused.header("anthropic-ratelimit-requests-reset").endswith("Z")
+
+    run(body())
+
+
+def test_a_budget_in_money_is_not_ignored_where_nothing_has_a_price(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with limited(tmp_path, "[]") as s:
+            refused = await s.ask(key="k", limits=[{"money": "5", "per": "day"}])
+            assert (refused.status, refused.json()["error"]["code"]) == (503, "quota_unavailable")
+            assert (await s.ask(key="k2")).status == 200
 
     run(body())
