@@ -184,20 +184,21 @@ class Authority:
         """The store gives this host more of a counter, or has taken back what it did not need."""
         self._stocks.words[self._entry_of(counter, window) + HELD] += amount
 
-    def idle(self, seconds: float) -> list[tuple[Counter, int, int]]:
-        """What nobody has asked for in so many seconds: the counter, its window's beginning, and how much of it."""
+    def let_go(self, seconds: float) -> list[Counter]:
+        """Hold no longer what nobody has asked for in so many seconds; the counters, for the store to be told."""
         now = self._clock.now()
         found = []
+        words = self._stocks.words
         for place, (counter, asked) in list(self._asked.items()):
             entry = self._stocks.find(*place)
             if entry is None:
                 del self._asked[place]
             elif now - asked > seconds:
-                words = self._stocks.words
                 out = sum(map(self._out, self._leases.get(place, {}).items()))
                 amount = words[entry + HELD] - words[entry + CLOSED] - out
                 if amount > 0:
-                    found.append((counter, place[1], amount))
+                    words[entry + HELD] -= amount
+                    found.append(counter)
         return found
 
     def running(self) -> list[Counter]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tailrace.plugins.quota.authority import Authority, Counter, Exhausted, Granted, Short
 from tailrace.plugins.quota.stocks import Full
 from tailrace.plugins.quota.store import RENEW, Away, Store, StoreSettings, connected
-from tailrace.plugins.quota.windows import FOREVER, Clock, Window
+from tailrace.plugins.quota.windows import Clock
 from tailrace.proxy.control import Refused
 from tailrace.proxy.ground import Places
 from tailrace.proxy.plugin import AnyPlugin
@@ -122,10 +122,8 @@ class Part:
                 await self._tidy(self._store)
 
     async def _tidy(self, store: Store) -> None:
-        for counter, begins, amount in self.authority.idle(_IDLE):
-            # Gone here before it is free there.
-            window = Window(begins, FOREVER)
-            self.authority.hold(counter, window, -amount)
+        # Gone here before it is free there.
+        for counter in self.authority.let_go(_IDLE):
             await self._tell(store, counter)
         now = asyncio.get_running_loop().time()
         if now - self._renewed > RENEW:
