@@ -18,8 +18,12 @@ from tailrace.proxy.ledger.sinks.sink import (
     TABLES,
     Down,
     Position,
+    Spent,
     record_from,
     rows,
+    sought,
+    spent_by_ledger,
+    spent_query,
 )
 from tailrace.proxy.ledger.verify import Seal
 
@@ -104,6 +108,13 @@ class PostgresSink:
         with self._asking() as connection, connection.transaction(), connection.cursor("tailrace_records") as cursor:
             cursor.execute(_READ, (first_ns, end_ns))
             yield from map(record_from, cursor)
+
+    def spent(self, of: str, name: str, first_ns: int, end_ns: int) -> dict[str, Spent]:
+        """What somebody has used, by ledger."""
+        query = spent_query(of, "strpos(tags, %s) > 0", "%s")
+        with self._asking() as connection:
+            found = connection.execute(query, (sought(of, name), first_ns, end_ns)).fetchall()
+        return spent_by_ledger(found)
 
     def close(self) -> None:
         """Close the connection."""

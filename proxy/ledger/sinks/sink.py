@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from tailrace.proxy.ledger.chain import Head
@@ -24,6 +24,15 @@ class Position:
     segment: int
     offset: int
     records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the calls of a group come to: nano-units, tokens, how many there were."""
+
+    amount: int
+    tokens: int
+    calls: int
 
 
 class Sink(Protocol):
@@ -46,6 +55,9 @@ class Sink(Protocol):
 
     def records(self, first_ns: int, end_ns: int) -> Iterator[Record]:
         """The records that were settled within a time, in no order; the sink may be asked nothing else meanwhile."""
+
+    def spent(self, of: str, name: str, first_ns: int, end_ns: int) -> dict[str, Spent]:
+        """What a key, tenant, model or tag (`of`) has used in calls that began within a time, by ledger."""
 
     def close(self) -> None:
         """Let go of it."""
@@ -100,6 +112,30 @@ TABLES = (
     "place bigint not null, records bigint not null)",
     f"create index if not exists {RECORDS}_settled on {RECORDS} (settled_ns)",
 )
+
+
+_OF: Final = ("key", "tenant", "model", "tag")
+
+
+def spent_query(of: str, tagged: str, place: str) -> str:
+    """The question behind `spent`; `tagged` is how a store looks for a tag in text, `place` its placeholder."""
+    if of not in _OF:
+        raise ValueError(f"nothing is added up by '{of}'")
+    condition = tagged if of == "tag" else f"{of} = {place}"
+    return (
+        "select ledger, coalesce(sum(amount), 0), coalesce(sum(prompt + completion), 0), count(*) "  # noqa: S608
+        f"from {RECORDS} where {condition} and opened_ns >= {place} and opened_ns < {place} group by ledger"
+    )
+
+
+def sought(of: str, name: str) -> str:
+    """A name as the table has it."""
+    return msgspec.json.encode(name).decode() if of == "tag" else name
+
+
+def spent_by_ledger(found: Iterable[Sequence[Any]]) -> dict[str, Spent]:
+    """The answer to it."""
+    return {ledger: Spent(int(amount), int(tokens), calls) for ledger, amount, tokens, calls in found}
 
 
 def rows(records: Iterable[Record], ledger: str) -> list[tuple[Any, ...]]:

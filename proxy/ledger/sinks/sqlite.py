@@ -18,8 +18,12 @@ from tailrace.proxy.ledger.sinks.sink import (
     TABLES,
     Down,
     Position,
+    Spent,
     record_from,
     rows,
+    sought,
+    spent_by_ledger,
+    spent_query,
 )
 from tailrace.proxy.ledger.verify import Seal
 
@@ -81,6 +85,13 @@ class SqliteSink:
         """The records of a time."""
         with self._asking() as connection:
             yield from map(record_from, connection.execute(_READ, (first_ns, end_ns)))
+
+    def spent(self, of: str, name: str, first_ns: int, end_ns: int) -> dict[str, Spent]:
+        """What somebody has used, by ledger."""
+        query = spent_query(of, "instr(tags, ?) > 0", "?")
+        with self._asking() as connection:
+            found = connection.execute(query, (sought(of, name), first_ns, end_ns)).fetchall()
+        return spent_by_ledger(found)
 
     def close(self) -> None:
         """Close the file."""
