@@ -89,7 +89,7 @@ class RelayProcess(Generic[SettingsT]):
         ask = self._ask
         if ask is None:
             if self._host is None:
-                self._host = Host(state_folder(settings))
+                self._host = Host(state_folder(settings), self.service.metrics.host_values)
             await self._host.prepare(chain_links(settings.plugins))
             ask = partial(self._host.answer, self._seat)
         places = Places.of(state_folder(settings))

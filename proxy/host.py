@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tailrace.proxy.control import Refused
 from tailrace.proxy.ground import Places, claim
+from tailrace.proxy.metrics.host_values import HostValues
 from tailrace.proxy.pipeline import Link, hosted_links
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ log = logging.getLogger("tailrace")
 
 
 class HostPart(Protocol):
-    """A plugin's part that runs once on a host, from `Plugin.host_part`."""
+    """A plugin's part that runs once on a host, from `Plugin.host_part`.
+
+    It may have a method `metrics()` as plugins have, under names that its plugin does not use: it gives plain numbers,
+    from its beginning until after its end.
+    """
 
     async def answer(self, seat: int, question: str, fields: dict[str, Any]) -> Any:
         """Answer the process in a seat; raises Refused."""
@@ -43,8 +48,10 @@ class HostPart(Protocol):
 class Host:
     """The parts of all plugins of the present chain, by the plugins' names."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, values: HostValues) -> None:
+        """`values` is where the parts' metrics go."""
         self.places = Places.of(state)
+        self._values = values
         self._claim: int | None = None
         self._parts: dict[str, tuple[AnyPlugin, HostPart, AsyncExitStack]] = {}
         self._staged: dict[str, tuple[AnyPlugin, HostPart, AsyncExitStack]] = {}
@@ -74,7 +81,7 @@ class Host:
         """The processes follow the prepared chain: so do the parts, and those that it has no use for end."""
         wanted = {link.name: link.plugin for link in self._links}
         for name in [name for name in self._parts if name not in wanted]:
-            await self._end(self._parts.pop(name))
+            await self._end(name, self._parts.pop(name))
         for name, (old, part, stack) in list(self._parts.items()):
             plugin = wanted[name]
             if plugin.config != old.config:
@@ -83,14 +90,15 @@ class Host:
                 except Exception:
                     log.exception("plugin '%s' goes on by its old configuration on this host", name)
             self._parts[name] = plugin, part, stack
-        self._parts |= self._staged
+        for name, entry in self._staged.items():
+            self._parts[name] = entry
+            self._values.add(name, entry[1])
         self._staged = {}
 
     async def discard(self) -> None:
         """The prepared chain is not used."""
         while self._staged:
-            _, entry = self._staged.popitem()
-            await self._end(entry)
+            await self._end(*self._staged.popitem())
 
     async def answer(self, seat: int, name: str, question: str, fields: dict[str, Any]) -> Any:
         """Answer a plugin in the process of a seat; raises Refused."""
@@ -121,15 +129,16 @@ class Host:
         """End all parts, the last first, and let go of the state folder."""
         await self.discard()
         while self._parts:
-            _, entry = self._parts.popitem()
-            await self._end(entry)
+            await self._end(*self._parts.popitem())
         if self._claim is not None:
             os.close(self._claim)
             self._claim = None
 
-    async def _end(self, entry: tuple[AnyPlugin, HostPart, AsyncExitStack]) -> None:
-        plugin, _, stack = entry
+    async def _end(self, name: str, entry: tuple[AnyPlugin, HostPart, AsyncExitStack]) -> None:
+        _, _, stack = entry
+        self._values.collect()
         try:
             await stack.aclose()
         except Exception:
-            log.exception("the part of plugin '%s' on this host failed while it was closed", type(plugin).__name__)
+            log.exception("the part of plugin '%s' on this host failed while it was closed", name)
+        self._values.remove(name)

@@ -50,7 +50,7 @@ class Supervisor:
         self.orders = Orders(configuration, who)
         self.tally = Tally()
         self.crew = Crew(configuration.settings.processes, self._start_of, self.tally)
-        self.host = Host(state_folder(configuration.settings))
+        self.host = Host(state_folder(configuration.settings), self.tally.supervision.host_values)
         self.crew.on_joined, self.crew.on_left, self.crew.on_asked = self._joined, self.host.left, self._asked
         self.reloader = Reloader(self.orders, self.crew, self.host, self.tally.supervision)
         self.overview = Overview(self.orders, self.crew, self.host)

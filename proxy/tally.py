@@ -28,4 +28,5 @@ class Tally:
 
     def scrape(self) -> tuple[str, bytes]:
         """Content type and text for Prometheus."""
+        self.supervision.host_values.collect()
         return CONTENT_TYPE, render([self._own, *self._living], self._totals).encode()

@@ -10,8 +10,8 @@ A process writes into a `Segment`: memory that its supervisor maps too and reads
 - What the supervisor itself knows, it counts in a segment of its own, through `Supervision(segment)`.
 
 `segment` is the layout of the memory, `register` gives series their places in it, `catalogue` is the list of all
-metrics, `calls` counts requests, `levels` writes gauges twice a second, `plugin_values` asks plugins for theirs,
-`exposition` adds up and renders.
+metrics, `calls` counts requests, `levels` writes gauges twice a second, `plugin_values` and `host_values` ask plugins
+and their host parts for theirs, by `asking`, `exposition` adds up and renders.
 """
 
 from tailrace.proxy.metrics.exposition import CONTENT_TYPE, Totals, render

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tailrace.proxy.metrics import catalogue
 from tailrace.proxy.metrics.calls import CallCounts
 from tailrace.proxy.metrics.catalogue import STALL_BOUNDS
+from tailrace.proxy.metrics.host_values import HostValues
 from tailrace.proxy.metrics.levels import Levels
 from tailrace.proxy.metrics.plugin_values import PluginValues
 from tailrace.proxy.metrics.register import Register
@@ -33,6 +34,8 @@ class ProcessMetrics:
         self.calls = CallCounts(register)
         self._levels = Levels(register, self.calls)
         self._plugins = PluginValues(register, self.calls.plugin_failed)
+        self.host_values = HostValues(register, self.calls.plugin_failed)
+        """What host parts give where this process runs them itself."""
         self._stall = register.series(catalogue.LOOP_STALL, ())
         self._reload_failures = register.series(catalogue.RELOAD_FAILURES, ())
         self._write: Callable[[], None] | None = None
@@ -51,6 +54,7 @@ class ProcessMetrics:
         def write() -> None:
             self._levels.write(service, workers())
             self._plugins.collect(service.chain)
+            self.host_values.collect()
 
         self._loop, self._write = service.loop, write
         write()

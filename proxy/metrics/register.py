@@ -77,6 +77,10 @@ class Register:
             if family.kind is Kind.GAUGE:
                 self.segment.slots[first] = float("nan")
 
+    def has(self, family: Family, values: Values) -> bool:
+        """Whether a series has a place of its own."""
+        return (family.name, values) in self._series
+
     def names(self, family: Family) -> list[Values]:
         """The label values of a family's series."""
         return [values for name, values in self._series if name == family.name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +27,7 @@ class Counter:
 
     def __init__(self, first: int) -> None:
         self.count = first
+        self.asked = 0
         self.gone: list[int] = []
 
     async def answer(self, seat: int, question: str, fields: dict[str, Any]) -> Any:
@@ -36,6 +37,7 @@ class Counter:
         if question == "fail":
             raise ZeroDivisionError(fields["why"])
         self.count += fields["by"]
+        self.asked += 1
         return [seat, self.count]
 
     def left(self, seat: int) -> None:
@@ -52,6 +54,11 @@ class Counter:
         """Full at some number."""
         return ["the count is full"] if self.count > 900 else []
 
+    def metrics(self) -> Iterator[tuple[str, Mapping[str, str], float]]:
+        """How often it was asked, and where it stands."""
+        yield "asked_total", {}, self.asked
+        yield "count", {}, self.count
+
 
 class Counted(Plugin[Config]):
     """Answers each call with what its part says to the question in `x-question`."""
@@ -63,7 +70,9 @@ class Counted(Plugin[Config]):
         """The count."""
         if self.config.first == 13:
             raise ValueError("13 is no number to begin with")
-        yield Counter(self.config.first)
+        counter = Counter(self.config.first)
+        yield counter
+        counter.asked += 1
         (places.state / "ended").touch()
 
     async def on_request(self, call: Call) -> Reply | None:

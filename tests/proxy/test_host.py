@@ -8,9 +8,11 @@ from pathlib import Path
 import counted
 import pytest
 from fakes import CHAT, PATH, RawClient, gateway, run, yaml_for
+from scrape import Scrape
 from served import QUICK, Served, serving
 from tailrace.proxy.ground import Places, Taken, claim
 from tailrace.proxy.host import Host
+from tailrace.proxy.metrics.process import ProcessMetrics
 from tailrace.proxy.pipeline import ChainError, Link, hosted_links
 
 
@@ -29,6 +31,9 @@ def test_a_gateway_without_a_supervisor_runs_the_part_itself(tmp_path: Path) -> 
         async with gateway(chain(tmp_path / "state", "- counted:Counted: {first: 5}")) as process:
             url = process.doors[0].shown
             assert [await next_of(url) for _ in range(3)] == [[0, 6], [0, 7], [0, 8]]
+            scrape = Scrape(process)
+            assert scrape.value("counted_counted_asked_total") == 3
+            assert scrape.value("counted_counted_count") == 8
             with pytest.raises(Taken, match="another tailrace uses the state folder"):
                 claim(Places.of(tmp_path / "state"))
         assert (tmp_path / "state" / "ended").exists()
@@ -63,6 +68,7 @@ def test_one_count_for_all_processes_and_their_ends_are_told(tmp_path: Path) -> 
             while not gone:
                 gone = await next_of(it.url, "gone")
             assert gone in ([0], [1])
+            assert await shown(it) == ["asked_total 12", "count 12"]
             await reloaded(it, tmp_path)
         assert (tmp_path / "state" / "ended").exists()
 
@@ -82,6 +88,7 @@ async def reloaded(it: Served, folder: Path) -> None:
     it.file.write_text(chain(state, "- headers: {}\n- counted:Counted: {first: 100}\n- counted:Counted: {}", more))
     await it.until("can stand in a chain only once")
     assert (await next_of(it.url))[1] == 103  # type: ignore[index]
+    assert await shown(it) == ["asked_total 15", "count 103"]
     it.file.write_text(chain(state, "- counted:Counted: {first: 950}", more))
     await it.generation(4)
     assert "the count is full" in (await it.get("/readyz")).body.decode()
@@ -89,6 +96,18 @@ async def reloaded(it: Served, folder: Path) -> None:
     await it.generation(5)
     assert (state / "ended").exists()
     assert "the count is full" not in (await it.get("/readyz")).body.decode()
+    assert await shown(it) == ["asked_total 16"], "its end counts, too"
+    it.file.write_text(chain(state, "- counted:Counted: {first: 7}", more))
+    await it.generation(6)
+    await next_of(it.url)
+    assert await shown(it) == ["asked_total 17", "count 8"]
+
+
+async def shown(it: Served) -> list[str]:
+    """What the admin port shows of the part."""
+    start = "tailrace_counted_counted_"
+    page: str = (await it.get("/metrics")).body.decode()
+    return [line.removeprefix(start) for line in page.splitlines() if line.startswith(start)]
 
 
 def test_a_part_that_cannot_begin_ends_the_start_with_one_line(tmp_path: Path) -> None:
@@ -104,7 +123,7 @@ def test_a_part_that_cannot_begin_ends_the_start_with_one_line(tmp_path: Path) -
 
 def test_what_was_begun_ends_where_a_later_part_cannot_begin(tmp_path: Path) -> None:
     async def body() -> None:
-        host = Host(tmp_path)
+        host = Host(tmp_path, ProcessMetrics().host_values)
         good, bad = (Link(counted.Counted(counted.Config(first=n)), f"n{n}") for n in (1, 13))
         with pytest.raises(ValueError, match="13"):
             await host.prepare([good, bad])
