@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tailrace.plugins.quota.authority import Counter
+from tailrace.plugins.quota.terms import Counter
 from tailrace.plugins.quota.windows import AT_ONCE
 from tailrace.proxy.identity import Identity
 from tailrace.proxy.limit import Limit
@@ -72,24 +72,24 @@ def _accounts(limits: Sequence[Limit], identity: Identity | None, model: str) ->
     for limit in limits:
         for whom in _whom(limit, identity, model):
             per = limit.per or AT_ONCE
-            name = f"{whom}/{limit.what}/{per}/{limit.zone}"
+            name = f"{':'.join(whom)}/{limit.what}/{per}/{limit.zone}"
             if name not in lowest or limit.amount < lowest[name][1].limit:
-                lowest[name] = limit, Counter(name, limit.amount, per, limit.zone)
+                lowest[name] = limit, Counter(name, limit.amount, per, limit.zone, limit.what, whom)
     for limit, counter in lowest.values():
         what = limit.what.replace("_", " ")
         yield Account(counter, limit.what, f"{what} per {limit.per}" if limit.per else what)
 
 
-def _whom(limit: Limit, identity: Identity | None, model: str) -> Iterator[str]:
-    """The names under which the use of a call is added up for a limit."""
+def _whom(limit: Limit, identity: Identity | None, model: str) -> Iterator[tuple[str, str]]:
+    """Under what the use of a call is added up for a limit."""
     if limit.of == "model":
         if model:
-            yield f"model:{model}"
+            yield "model", model
     elif identity is None:
-        yield "anonymous:"
+        yield "key", ""
     elif limit.of == "tenant":
-        yield f"tenant:{identity.tenant}"
+        yield "tenant", identity.tenant
     elif limit.of == "tag":
-        yield from (f"tag:{tag}" for tag in identity.tags)
+        yield from (("tag", tag) for tag in identity.tags)
     else:
-        yield f"key:{identity.key}"
+        yield "key", identity.key

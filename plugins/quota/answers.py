@@ -36,17 +36,17 @@ def refusal(account: Account, wait: float) -> Reject:
 def headers_of(accounts: Sequence[Account], purse: Purse, *, anthropic: bool) -> Iterator[tuple[bytes, bytes]]:
     """Limit, rest and reset of the tightest limit on requests, and of that on tokens."""
     for what in _SHOWN:
-        tightest: tuple[float, Account, int, float] | None = None
+        tightest: tuple[float, Account, int, float, float] | None = None
         for account in accounts:
             if account.what != what:
                 continue
-            left, resets = purse.remaining(account.counter) or (account.counter.limit, 0.0)
+            left, resets, ends = purse.remaining(account.counter) or (account.counter.limit, 0.0, 0.0)
             part = left / max(1, account.counter.limit)
             if tightest is None or part < tightest[0]:
-                tightest = part, account, left, resets
+                tightest = part, account, left, resets, ends
         if tightest is None:
             continue
-        _, account, left, resets = tightest
+        _, account, left, resets, ends = tightest
         if anthropic:
             yield b"anthropic-ratelimit-%b-limit" % what.encode(), b"%d" % account.counter.limit
             yield b"anthropic-ratelimit-%b-remaining" % what.encode(), b"%d" % left
@@ -56,7 +56,7 @@ def headers_of(accounts: Sequence[Account], purse: Purse, *, anthropic: bool) ->
             yield b"x-ratelimit-limit-%b" % what.encode(), b"%d" % account.counter.limit
             yield b"x-ratelimit-remaining-%b" % what.encode(), b"%d" % left
             if 0 < resets < FOREVER:
-                yield b"x-ratelimit-reset-%b" % what.encode(), _duration(resets - time.time())
+                yield b"x-ratelimit-reset-%b" % what.encode(), _duration(ends - time.monotonic())
 
 
 def _moment(seconds: float) -> bytes:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from typing import Any, Final
 
-from tailrace.plugins.quota.authority import Counter
 from tailrace.plugins.quota.book import Book
-from tailrace.plugins.quota.part import heard
 from tailrace.plugins.quota.purse import Lease, Purse
+from tailrace.plugins.quota.terms import Counter, heard
 from tailrace.proxy.control import Gone, Refused
 from tailrace.proxy.ground import Ground
 
 log = logging.getLogger("tailrace")
 Want = tuple[Counter, int, int]
 """What all that wait for a counter need of it, and the least that one of them does."""
+Which = tuple[str, int]
+"""A counter's name and the beginning of a window that is yet to come, 0 for the present one."""
 _SWEEP: Final = 0.1
 _SLICE: Final = 0.005
 LONGEST: Final = 1.0
@@ -47,12 +49,13 @@ async def _all_done(waiting: Sequence[asyncio.Future[None]], limit: float) -> bo
 class Asking:
     """A process's purse and the questions that keep it filled."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: Ground, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._ground = ground
         self.book = Book.create(ground.places.shared / "quota")
-        self.purse = Purse(self.book, self._refill, self._given_up)
-        self._wanted: dict[str, Want] = {}
-        self._under_way: dict[str, asyncio.Future[None]] = {}
+        self.purse = Purse(self.book, self._refill, self._given_up, monotonic)
+        self._wanted: dict[Which, Want] = {}
+        self._under_way: dict[Which, asyncio.Future[None]] = {}
+        self._asked: dict[Which, asyncio.Future[None]] = {}
         self._slots: list[int] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._flushing = False
@@ -66,14 +69,16 @@ class Asking:
         """Ask for what is short, together with whoever else is asking; raises Unanswered."""
         waiting = []
         for counter, need in wants:
-            found = self._wanted.get(counter.name)
+            which = counter.name, 0
+            if self._silent and which in self._asked:
+                # Nothing more is said to one that does not listen.
+                waiting.append(self._asked[which])
+                continue
+            found = self._wanted.get(which)
             all_need, least = (0, need) if found is None else found[1:]
             # Whoever fills a lease up needs nothing by itself.
-            self._wanted[counter.name] = counter, all_need + need, min(least or need, need)
-            if counter.name not in self._under_way:
-                self._under_way[counter.name] = asyncio.get_running_loop().create_future()
-            waiting.append(self._under_way[counter.name])
-        self._flush_soon()
+            self._want(which, (counter, all_need + need, min(least or need, need)))
+            waiting.append(self._under_way[which])
         # One that has answered until now is busy, and waited for longer, once.
         if not await _all_done(waiting, wait if self._silent else max(wait, PATIENCE)):
             self._silent = True
@@ -81,12 +86,16 @@ class Asking:
         if any(future.exception() is not None for future in waiting):
             raise Unanswered
 
-    def _refill(self, lease: Lease) -> None:
-        name = lease.counter.name
-        if name not in self._under_way:
-            self._wanted[name] = lease.counter, 0, 0
-            self._under_way[name] = asyncio.get_running_loop().create_future()
-            self._flush_soon()
+    def _want(self, which: Which, want: Want) -> None:
+        self._wanted[which] = want
+        if which not in self._under_way:
+            self._under_way[which] = asyncio.get_running_loop().create_future()
+        self._flush_soon()
+
+    def _refill(self, lease: Lease, at: int) -> None:
+        which = lease.counter.name, at
+        if which not in self._wanted and which not in self._asked:
+            self._want(which, (lease.counter, 0, 0))
 
     def _given_up(self, at: int) -> None:
         self._slots.append(at)
@@ -101,11 +110,14 @@ class Asking:
         self._flushing = False
         slots, self._slots = self._slots, []
         wanted, self._wanted = self._wanted, {}
-        futures = {name: self._under_way.pop(name) for name in wanted}
+        futures = {which: self._under_way.pop(which) for which in wanted}
         if slots:
             self._spawn(self._close(slots))
         if wanted:
-            self._spawn(self._lease(list(wanted.values()), futures))
+            self._asked |= futures
+            for name, _ in wanted:
+                self.purse.asking(name)
+            self._spawn(self._lease(wanted, futures))
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -118,35 +130,33 @@ class Asking:
         except (Refused, Gone):
             log.debug("%d leases are given back when this process ends", len(slots))
 
-    async def _lease(self, wants: list[Want], futures: dict[str, asyncio.Future[None]]) -> None:
+    async def _lease(self, wanted: dict[Which, Want], futures: dict[Which, asyncio.Future[None]]) -> None:
         answers: list[Any] = []
         try:
-            answers = await self._ground.ask(
-                "lease",
-                book=self.book.path.name,
-                wants=[self._lacking(*want) for want in wants],
-            )
+            wants = [self._lacking(*want, at) for (_, at), want in wanted.items()]
+            answers = await self._ground.ask("lease", book=self.book.path.name, wants=wants)
             self._silent = False
         except (Refused, Gone) as error:
             log.debug("no leases: %r", error)
-        for number, (counter, _, _) in enumerate(wants):
+        for number, (which, (counter, _, _)) in enumerate(wanted.items()):
             answer = heard(answers[number]) if answers else None
-            future = futures[counter.name]
+            future = futures[which]
+            if self._asked.get(which) is future:
+                del self._asked[which]
+            self.purse.hear(counter, answer, which[1])
             if answer is None:
-                self.purse.unheard(counter)
                 future.set_exception(Unanswered())
                 future.exception()  # nobody may be waiting
             else:
-                self.purse.hear(counter, answer)
                 future.set_result(None)
 
-    def _lacking(self, counter: Counter, need: int, least: int) -> list[Any]:
+    def _lacking(self, counter: Counter, need: int, least: int, at: int) -> list[Any]:
         """What the authority is asked for, beyond what the lease still has."""
-        room = self.purse.room(counter)
-        return [astuple(counter), max(0, need - room), max(0, least - room)]
+        room = 0 if at else self.purse.room(counter)
+        return [astuple(counter), max(0, need - room), max(0, least - room), at]
 
     async def sweep(self) -> None:
-        """Give back what lies idle, for as long as the process serves."""
+        """Give back what lies idle and ask for what the next window needs, for as long as the process serves."""
         while True:
             await asyncio.sleep(_SWEEP)
             self.purse.sweep()

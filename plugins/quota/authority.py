@@ -8,55 +8,17 @@ process: the next authority finds the books and the stocks, and goes on.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tailrace.plugins.quota.book import BEGINS, COUNTER, GRANTED, RETURNED, SLOTS, SPENT, SUFFIX, WIDTH, Book, mark_of
-from tailrace.plugins.quota.stocks import CLOSED, HELD, PASSING, Stocks
+from tailrace.plugins.quota.stocks import CLOSED, HELD, PASSING, SEEDED, Stocks
+from tailrace.plugins.quota.terms import Counter, Exhausted, Granted, Short
 from tailrace.plugins.quota.windows import AT_ONCE, FOREVER, Clock, Window, window_at
 
 log = logging.getLogger("tailrace")
 _PARTS: Final = 4
 _MANY_AT_ONCE: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Counter:
-    """What is counted: one limit of one key, tenant, model or tag, under a name that is only its own."""
-
-    name: str
-    limit: int
-    per: str
-    zone: str = "UTC"
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """A lease, new or with more in it than before: its slot, the moments at which its window ends, what is left."""
-
-    at: int
-    ends: float
-    resets: int
-    left: int
-
-
-@dataclass(frozen=True, slots=True)
-class Exhausted:
-    """The limit is reached; `frees` says whether calls that end now make room before the window is over."""
-
-    ends: float
-    resets: int
-    left: int
-    frees: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Short:
-    """The part of the limit that this host has is spent: the store may have more."""
-
-    wanted: int
-    least: int
 
 
 class Desk:
@@ -81,7 +43,7 @@ class Authority:
         self._folder = folder
         self._clock = clock
         self._divided = divided
-        self._stocks = Stocks(folder / "stocks")
+        self._stocks = Stocks(folder / "stocks", clock.now())
         self._desks: dict[str, Desk] = {}
         # A process has two while a reload lets old calls end.
         self._seats: dict[int, set[str]] = {}
@@ -89,7 +51,7 @@ class Authority:
         self._foreign: dict[str, Desk] = {}
         self._leases: dict[Place, dict[Desk, int]] = {}
         # Where a store divides limits: what each place is called there, and when it was last asked for.
-        self._asked: dict[Place, tuple[Counter, float]] = {}
+        self._asked: dict[Place, tuple[Counter, Window, float]] = {}
         for path in sorted(folder.glob(f"*{SUFFIX}")):
             self._find(path)
 
@@ -131,7 +93,9 @@ class Authority:
             self._bury(self._foreign.pop(name))
         self._stocks.sweep(self._clock.now())
 
-    def lease(self, name: str, counter: Counter, need: int, least: int | None = None) -> Granted | Exhausted | Short:
+    def lease(
+        self, name: str, counter: Counter, need: int, least: int | None = None, window: Window | None = None
+    ) -> Granted | Exhausted | Short:
         """Let the holder of a book spend `need` more of a counter, for all the calls that wait for it there.
 
         Where so much is not free but `least`, what one of them needs, then all that is. Raises KeyError where nobody
@@ -139,17 +103,18 @@ class Authority:
         """
         least = need if least is None else least
         desk = self._desks[name]
-        window = self._window(counter)
+        window = window or self.window(counter)
         mark = mark_of(counter.name)
         place = mark, window.begins
         entry = self._entry(mark, window, passing=counter.per == AT_ONCE)
         if self._divided:
-            self._asked[place] = counter, self._clock.now()
+            self._asked[place] = counter, window, self._clock.now()
         leases = self._leases.setdefault(place, {})
         bound = min(counter.limit, self._stocks.words[entry + HELD]) if self._divided else counter.limit
         free = bound - self._stocks.words[entry + CLOSED] - sum(map(self._out, leases.items()))
         ends = self._clock.monotonic_of(window.ends)
-        if free < least:
+        # Whoever fills up before it is needed wants some, and nothing in particular.
+        if free < least or (not need and free <= 0):
             if self._divided and bound < counter.limit:
                 return Short(max(need, least) - free, max(0, least - free))
             frees = counter.per == AT_ONCE or any(self._unspent(item) for item in leases.items())
@@ -171,25 +136,45 @@ class Authority:
         """The name of what is remembered here."""
         return self._stocks.name
 
+    @property
+    def born(self) -> int:
+        """When the memory of this host began, in seconds since the epoch."""
+        return self._stocks.born
+
+    def unseeded(self, counter: Counter, window: Window) -> bool:
+        """Whether the ledger is to say what was spent of a counter before the memory of this host began."""
+        return counter.remembered and window.begins < self.born and not self._word(counter, window, SEEDED)
+
+    def seed(self, counter: Counter, window: Window, amount: int) -> None:
+        """Count what the ledger says."""
+        entry = self._entry_of(counter, window)
+        self._stocks.words[entry + CLOSED] += amount
+        self._stocks.words[entry + SEEDED] = 1
+
     def monotonic_of(self, window: Window) -> float:
         """When a window ends, by the clock that all processes of the host share."""
         return self._clock.monotonic_of(window.ends)
 
-    def held(self, counter: Counter) -> tuple[Window, int]:
-        """The window that a counter is in, and what this host has been given of it."""
-        window = self._window(counter)
-        return window, self._stocks.words[self._entry_of(counter, window) + HELD]
+    def window(self, counter: Counter, at: int = 0) -> Window:
+        """The window that a counter is in, or the one that `at` lies in where that is yet to come."""
+        if counter.per == AT_ONCE:
+            return Window(0, FOREVER)
+        return window_at(counter.per, counter.zone, max(self._clock.now(), at))
+
+    def held(self, counter: Counter, window: Window) -> int:
+        """What this host has been given of a counter in a window."""
+        return self._word(counter, window, HELD)
 
     def hold(self, counter: Counter, window: Window, amount: int) -> None:
-        """The store gives this host more of a counter, or has taken back what it did not need."""
+        """The store gives this host more of a counter."""
         self._stocks.words[self._entry_of(counter, window) + HELD] += amount
 
-    def let_go(self, seconds: float) -> list[Counter]:
-        """Hold no longer what nobody has asked for in so many seconds; the counters, for the store to be told."""
+    def let_go(self, seconds: float) -> list[tuple[Counter, Window]]:
+        """Hold no longer what nobody has asked for in so many seconds; of which counters, for the store to be told."""
         now = self._clock.now()
         found = []
         words = self._stocks.words
-        for place, (counter, asked) in list(self._asked.items()):
+        for place, (counter, window, asked) in list(self._asked.items()):
             entry = self._stocks.find(*place)
             if entry is None:
                 del self._asked[place]
@@ -198,20 +183,18 @@ class Authority:
                 amount = words[entry + HELD] - words[entry + CLOSED] - out
                 if amount > 0:
                     words[entry + HELD] -= amount
-                    found.append(counter)
+                    found.append((counter, window))
         return found
 
-    def running(self) -> list[Counter]:
-        """The counters of what runs at once of which this host holds a part."""
-        return [counter for counter, _ in self._asked.values() if counter.per == AT_ONCE]
+    def asked(self) -> list[tuple[Counter, Window]]:
+        """The counters that this host has asked the store for, in windows that are not over."""
+        return [(counter, window) for counter, window, _ in self._asked.values()]
+
+    def _word(self, counter: Counter, window: Window, word: int) -> int:
+        return self._stocks.words[self._entry_of(counter, window) + word]
 
     def _entry_of(self, counter: Counter, window: Window) -> int:
         return self._entry(mark_of(counter.name), window, passing=counter.per == AT_ONCE)
-
-    def _window(self, counter: Counter) -> Window:
-        if counter.per == AT_ONCE:
-            return Window(0, FOREVER)
-        return window_at(counter.per, counter.zone, self._clock.now())
 
     def _entry(self, mark: int, window: Window, *, passing: bool) -> int:
         entry = self._stocks.find(mark, window.begins)
@@ -239,7 +222,9 @@ class Authority:
 
     def close(self, name: str, at: int) -> None:
         """The holder of a book does not touch a slot any more."""
-        self._settle(self._desks[name], at)
+        desk = self._desks[name]
+        if desk.words[at + COUNTER]:
+            self._settle(desk, at)
 
     def _settle(self, desk: Desk, at: int) -> None:
         words = desk.words

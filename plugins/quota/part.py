@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+import math
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 
-from tailrace.plugins.quota.authority import Authority, Counter, Exhausted, Granted, Short
+from tailrace.plugins.quota.authority import Authority
+from tailrace.plugins.quota.spend import Down, Spend
 from tailrace.plugins.quota.stocks import Full
-from tailrace.plugins.quota.store import RENEW, Away, Store, StoreSettings, connected
-from tailrace.plugins.quota.windows import Clock
+from tailrace.plugins.quota.store import GATHERED, RENEW, Away, Store, StoreSettings, Untold, connected
+from tailrace.plugins.quota.terms import Counter, Exhausted, Granted, Short, told
+from tailrace.plugins.quota.windows import AT_ONCE, Clock, Window
 from tailrace.proxy.control import Refused
 from tailrace.proxy.ground import Places
 from tailrace.proxy.plugin import AnyPlugin
@@ -20,40 +23,17 @@ log = logging.getLogger("tailrace")
 _SWEEP: Final = 0.5
 _IDLE: Final = 2.0
 
-Told = list[float]
-"""An answer on the wire: what it is, then its fields."""
-GRANTED: Final = 0
-EXHAUSTED: Final = 1
-UNKNOWN: Final = 2
-
-
-def told(answer: Granted | Exhausted | Short | None) -> Told:
-    """An answer as it goes to a process."""
-    if isinstance(answer, Granted):
-        return [GRANTED, answer.at, answer.ends, answer.resets, answer.left]
-    if isinstance(answer, Exhausted):
-        return [EXHAUSTED, answer.ends, answer.resets, answer.left, answer.frees]
-    return [UNKNOWN]
-
-
-def heard(answer: Told) -> Granted | Exhausted | None:
-    """The same as a process reads it; None where nobody knows."""
-    if answer[0] == GRANTED:
-        _, at, ends, resets, left = answer
-        return Granted(int(at), ends, int(resets), int(left))
-    if answer[0] == EXHAUSTED:
-        _, ends, resets, left, frees = answer
-        return Exhausted(ends, int(resets), int(left), bool(frees))
-    return None
-
 
 class Part:
     """The authority of this host, as `HostPart`; a store, where there is one, divides the limits between hosts."""
 
-    def __init__(self, authority: Authority, store: Store | None) -> None:
+    def __init__(self, authority: Authority, store: Store | None, spend: Spend) -> None:
         self.authority = authority
         self._store = store
+        self._spend = spend
         self._renewed = 0.0
+        self._epoch: str | None = None
+        self._gathered = math.inf
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
     async def answer(self, seat: int, question: str, fields: dict[str, Any]) -> Any:
@@ -64,7 +44,7 @@ class Part:
             case "leave":
                 self.authority.leave(fields["book"])
             case "lease":
-                wants = (self._lease(fields["book"], Counter(*want[0]), *want[1:]) for want in fields["wants"])
+                wants = (self._lease(fields["book"], _counter(want[0]), *want[1:]) for want in fields["wants"])
                 return [told(answer) for answer in await asyncio.gather(*wants)]
             case "close":
                 for at in fields["slots"]:
@@ -73,34 +53,57 @@ class Part:
                 raise Refused(f"quota has no answer to '{question}'")
         return None
 
-    async def _lease(self, book: str, counter: Counter, need: int, least: int) -> Granted | Exhausted | None:
+    async def _lease(self, book: str, counter: Counter, need: int, least: int, at: int) -> Granted | Exhausted | None:
         """A lease, with more from the store where this host has not enough; None where nobody can tell."""
+        window = self.authority.window(counter, at)
         try:
-            answer = self.authority.lease(book, counter, need, least)
+            if self._store is None and self.authority.unseeded(counter, window):
+                await self._remember(counter, window)
+            answer = self.authority.lease(book, counter, need, least, window)
             if not isinstance(answer, Short):
                 return answer
-            return await self._from_store(book, counter, need, least)
+            return await self._from_store(book, counter, need, least, window)
         except Full:
             log.error("more limits are in use than this host has room for: the policy for an unknown state holds")
-            return None
+        except Away:
+            pass
+        except Down as error:
+            log.error("what was spent before cannot be read from the ledger: %s", error)
+        return None
 
-    async def _from_store(self, book: str, counter: Counter, need: int, least: int) -> Granted | Exhausted | None:
-        assert self._store is not None
+    async def _remember(self, counter: Counter, window: Window) -> None:
+        """Count what the ledger knows from before the memory of this host began."""
         async with self._turn(counter):
-            answer = self.authority.lease(book, counter, need, least)
+            if self.authority.unseeded(counter, window):
+                self.authority.seed(counter, window, await self._spend.of_own(counter, window))
+
+    async def _from_store(
+        self, book: str, counter: Counter, need: int, least: int, window: Window
+    ) -> Granted | Exhausted | None:
+        store = self._store
+        assert store is not None
+        async with self._turn(counter):
+            answer = self.authority.lease(book, counter, need, least, window)
             if not isinstance(answer, Short):
                 return answer  # somebody else's question has brought enough
-            window, held = self.authority.held(counter)
+            held = self.authority.held(counter, window)
             try:
-                given = await self._store.more(counter, window, held, answer.wanted, answer.least)
-            except Away:
-                return None
+                given = await store.more(counter, window, held, answer.wanted, answer.least)
+            except Untold:
+                await self._seed(store, counter, window)
+                given = await store.more(counter, window, held, answer.wanted, answer.least)
             if given.amount:
                 self.authority.hold(counter, window, given.amount)
-                answer = self.authority.lease(book, counter, need, least)
+                answer = self.authority.lease(book, counter, need, least, window)
                 return None if isinstance(answer, Short) else answer
         ends = self.authority.monotonic_of(window)
         return Exhausted(ends, window.ends, 0 if given.closed else given.left, frees=not given.closed)
+
+    async def _seed(self, store: Store, counter: Counter, window: Window) -> None:
+        """Tell a store without memory what the ledgers know: of this host what its own memory does not have."""
+        spent = await self._spend.of_all(counter, window)
+        spent[store.ledger] = await self._spend.of_own(counter, window, self.authority.born)
+        await store.seed(counter, window, spent)
 
     def left(self, seat: int) -> None:
         """What the process in a seat has not spent is free again."""
@@ -113,6 +116,12 @@ class Part:
         """Limits never keep traffic away from a host."""
         return ()
 
+    def metrics(self) -> Iterator[tuple[str, dict[str, str], float]]:
+        """Whether limits are shared at the moment, and how often the store was found to have forgotten them."""
+        if self._store is not None:
+            yield "store_up", {}, float(self._store.up)
+            yield "store_lost_total", {}, float(self._store.epochs)
+
     async def sweep(self) -> None:
         """Forget what is over and return what lies idle, for as long as the host serves."""
         while True:
@@ -122,20 +131,35 @@ class Part:
                 await self._tidy(self._store)
 
     async def _tidy(self, store: Store) -> None:
-        # Gone here before it is free there.
-        for counter in self.authority.let_go(_IDLE):
-            await self._tell(store, counter)
         now = asyncio.get_running_loop().time()
+        store.ledger = store.ledger or self._spend.own
+        if store.epoch != self._epoch:
+            # Before a store that has forgotten gives anything, it hears what every host holds.
+            self._epoch, self._gathered = store.epoch, now + GATHERED + 1
+            for counter, window in self.authority.asked():
+                await self._tell(store, counter, window)
+        elif now > self._gathered:
+            # And then from each what is known of it from before: until that is said, it counts twice.
+            self._gathered = math.inf
+            for counter, window in self.authority.asked():
+                if counter.remembered:
+                    await self._tell(store, counter, window)
+        # Gone here before it is free there.
+        for counter, window in self.authority.let_go(_IDLE):
+            await self._tell(store, counter, window)
         if now - self._renewed > RENEW:
             self._renewed = now
-            for counter in self.authority.running():
-                await self._tell(store, counter)
+            for counter, window in self.authority.asked():
+                if counter.per == AT_ONCE:
+                    await self._tell(store, counter, window)
 
-    async def _tell(self, store: Store, counter: Counter) -> None:
-        with suppress(Away):
+    async def _tell(self, store: Store, counter: Counter, window: Window) -> None:
+        with suppress(Away, Down):
             async with self._turn(counter):
-                window, held = self.authority.held(counter)
-                await store.tell(counter, window, held)
+                try:
+                    await store.tell(counter, window, self.authority.held(counter, window))
+                except Untold:
+                    await self._seed(store, counter, window)
 
     @asynccontextmanager
     async def _turn(self, counter: Counter) -> AsyncIterator[None]:
@@ -151,9 +175,15 @@ class Part:
                 self._turns[counter.name] = lock, waiting - 1
 
 
+def _counter(fields: Sequence[Any]) -> Counter:
+    """A counter as it comes over the wire."""
+    name, limit, per, zone, what, whom = fields
+    return Counter(name, limit, per, zone, what, tuple(whom))
+
+
 @asynccontextmanager
-async def part(places: Places, settings: StoreSettings | None) -> AsyncIterator[Part]:
-    """The part while the host serves."""
+async def part(places: Places, settings: StoreSettings | None, ledger: str | None) -> AsyncIterator[Part]:
+    """The part while the host serves; `ledger` is the URL of the ledger's sink, None for the one beside its log."""
     clock = Clock()
     async with AsyncExitStack() as stack:
         authority = Authority(places.shared / "quota", clock, divided=settings is not None)
@@ -161,7 +191,7 @@ async def part(places: Places, settings: StoreSettings | None) -> AsyncIterator[
         store = None
         if settings is not None:
             store = await stack.enter_async_context(connected(settings, places.state, authority.memory, clock))
-        here = Part(authority, store)
+        here = Part(authority, store, Spend(ledger, places.state))
         sweeping = asyncio.ensure_future(here.sweep())
         try:
             yield here

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from tailrace.plugins.quota.authority import Counter, Exhausted, Granted
 from tailrace.plugins.quota.book import GRANTED, RETURNED, SPENT, Book
+from tailrace.plugins.quota.terms import Counter, Exhausted, Granted
 from tailrace.plugins.quota.windows import AT_ONCE
 
 FRESH: Final = 0.05
@@ -15,18 +15,23 @@ FRESH: Final = 0.05
 SCARCE: Final = 256
 IDLE: Final = 0.25
 """Seconds after which what nobody spends is given back."""
+AHEAD: Final = 0.25
+"""Seconds before the end of a window at which the next one's lease is asked for."""
+_RECENT: Final = 5.0
+"""Whoever has spent something within so many seconds will do so in the next window."""
 
 
 class Lease:
     """One counter's lease in one window; `open` until the process gives its slot back."""
 
-    __slots__ = ("at", "counter", "ends", "filling", "left", "low", "open", "resets", "used_at")
+    __slots__ = ("at", "begins", "counter", "ends", "filling", "left", "low", "open", "resets", "used_at")
 
     def __init__(self, counter: Counter, granted: Granted) -> None:
         self.counter = counter
         self.at = granted.at
         self.open = True
         self.filling = False
+        self.begins = 0.0
         self.used_at = 0.0
         self.low = 0
         self.hear(granted)
@@ -39,14 +44,15 @@ class Lease:
 
 
 class Purse:
-    """The open leases by their counters' names. `refill` is told of one that is half spent, `given_up` of slots that
-    are free again; `exhausted` remembers refusals, so that a counter that is empty is not asked for on every call.
+    """The open leases by their counters' names. `refill` is told of one that is half spent, and of the window whose
+    lease is wanted: 0 for its own, else the beginning of the next; `given_up` of slots that are free again. Refusals
+    are remembered, so that a counter that is empty is not asked for on every call.
     """
 
     def __init__(
         self,
         book: Book,
-        refill: Callable[[Lease], None],
+        refill: Callable[[Lease, int], None],
         given_up: Callable[[int], None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -55,6 +61,9 @@ class Purse:
         self._given_up = given_up
         self._now = monotonic
         self._leases: dict[str, Lease] = {}
+        self._next: dict[str, Lease] = {}
+        # How many questions about a counter are under way: a slot that an answer may be about is not given up.
+        self._asked: dict[str, int] = {}
         self._exhausted: dict[str, Exhausted] = {}
         self._said_at: dict[str, float] = {}
 
@@ -65,15 +74,18 @@ class Purse:
             return None
         now = self._now()
         if now >= lease.ends:
-            self._end(lease)
-            return None
+            lease = self._turn(lease, now)
+            if lease is None:
+                return None
+        if counter.limit != lease.counter.limit:
+            self._adapt(lease, counter)
         words, at = self._words, lease.at
         room = words[at + GRANTED] - words[at + RETURNED] - words[at + SPENT] - amount
         if room < 0:
             return None
         if room < lease.low and not lease.filling:
             lease.filling = True
-            self._refill(lease)
+            self._refill(lease, 0)
         words[at + SPENT] += amount
         lease.used_at = now
         return lease
@@ -88,29 +100,67 @@ class Purse:
             # Few run at once: another process may be waiting for this one.
             words[at + RETURNED] += taken - spent
 
-    def hear(self, counter: Counter, answer: Granted | Exhausted) -> None:
-        """What the authority says of a counter that it was asked for."""
-        lease = self._leases.get(counter.name)
-        if isinstance(answer, Exhausted):
-            self._exhausted[counter.name] = answer
-            self._said_at[counter.name] = self._now()
-            if lease is not None:
-                lease.filling = False
-                lease.low = 0
+    def asking(self, name: str) -> None:
+        """A question about a counter goes out; `hear` follows, whatever comes of it."""
+        self._asked[name] = self._asked.get(name, 0) + 1
+
+    def hear(self, counter: Counter, answer: Granted | Exhausted | None, at: int = 0) -> None:
+        """What the authority says of a counter that it was asked for, None where nobody has answered; `at` is the
+        beginning of the window, where that was to come.
+        """
+        name = counter.name
+        left = self._asked.get(name, 1) - 1
+        if left:
+            self._asked[name] = left
+        else:
+            self._asked.pop(name, None)
+        if at:
+            if isinstance(answer, Granted):
+                self._hear_ahead(counter, answer, at)
             return
-        self._exhausted.pop(counter.name, None)
-        self._said_at.pop(counter.name, None)
+        lease = self._leases.get(name)
+        if lease is not None:
+            lease.filling = False
+        if isinstance(answer, Granted):
+            self._exhausted.pop(name, None)
+            self._said_at.pop(name, None)
+            self._fill(lease, counter, answer)
+        elif answer is not None:
+            self._exhausted[name] = answer
+            self._said_at[name] = self._now()
+            if lease is not None:
+                lease.low = 0
+
+    def _fill(self, lease: Lease | None, counter: Counter, answer: Granted) -> None:
+        name = counter.name
         if lease is not None and lease.at != answer.at:
+            if answer.resets < lease.resets:
+                self._given_up(answer.at)  # of a window that is over meanwhile
+                return
             # The authority has opened a slot for the next window.
             self._drop(lease)
             lease = None
         if lease is None:
-            lease = self._leases[counter.name] = Lease(counter, answer)
+            following = self._next.get(name)
+            lease = self._next.pop(name) if following is not None and following.at == answer.at else None
+            lease = self._leases[name] = lease or Lease(counter, answer)
         lease.hear(answer)
-        lease.filling = False
         lease.used_at = self._now()
-        words, at = self._words, lease.at
-        lease.low = (words[at + GRANTED] - words[at + RETURNED] - words[at + SPENT]) // 2
+        lease.low = self._idle(lease) // 2
+        if lease.counter.limit < counter.limit:
+            self._return(lease)  # asked for before the limit was lowered
+
+    def _hear_ahead(self, counter: Counter, answer: Granted, at: int) -> None:
+        for lease in (self._leases.get(counter.name), self._next.get(counter.name)):
+            if lease is not None and lease.at == answer.at:
+                lease.hear(answer)
+                return
+        following = self._next.pop(counter.name, None)
+        if following is not None:
+            self._put_away(following)
+        lease = self._next[counter.name] = Lease(counter, answer)
+        lease.begins = answer.ends - (answer.resets - at)
+        lease.low = self._idle(lease) // 2
 
     def refuses(self, counter: Counter, amount: int) -> bool:
         """Whether the authority need not be asked again: it has said so for good, or a moment ago."""
@@ -126,51 +176,78 @@ class Purse:
         return now - self._said_at[counter.name] < FRESH and amount > self.available(counter)
 
     def sweep(self) -> None:
-        """Give back what lies idle, and the slots of windows that are over."""
+        """Give back what lies idle and the slots of windows that are over; ask for the next ones of those in use."""
         now = self._now()
         words = self._words
-        for lease in list(self._leases.values()):
+        for name, following in list(self._next.items()):
+            if now >= following.begins and name not in self._leases and name not in self._asked:
+                self._begin(self._next.pop(name), now)
+        for name, lease in list(self._leases.items()):
             if now >= lease.ends:
-                self._end(lease)
-            elif now - lease.used_at > IDLE and not lease.filling:
-                at = lease.at
-                idle = words[at + GRANTED] - words[at + RETURNED] - words[at + SPENT]
-                if idle > 0:
-                    words[at + RETURNED] += idle
-                lease.low = 0
-                if not words[at + SPENT]:
+                self._turn(lease, now)
+            elif now - lease.used_at > IDLE and name not in self._asked:
+                self._return(lease)
+                if not words[lease.at + SPENT]:
                     self._drop(lease)
+            if lease.open and now >= lease.ends - AHEAD and name not in self._next and now - lease.used_at < _RECENT:
+                self._refill(lease, lease.resets)
         for name, said in list(self._exhausted.items()):
             if now >= said.ends or now - self._said_at[name] > IDLE:
                 self._forget(name)
 
     def _forget(self, name: str) -> None:
-        del self._exhausted[name]
-        del self._said_at[name]
+        self._exhausted.pop(name, None)
+        self._said_at.pop(name, None)
 
-    def unheard(self, counter: Counter) -> None:
-        """Nobody answered when a counter was asked for."""
-        lease = self._leases.get(counter.name)
-        if lease is not None:
-            lease.filling = False
+    def _turn(self, lease: Lease, now: float) -> Lease | None:
+        """The window of a lease is over: the next one's, where it is there."""
+        name = lease.counter.name
+        if name in self._asked:
+            return None
+        self._drop(lease)
+        following = self._next.pop(name, None)
+        return None if following is None else self._begin(following, now)
 
-    def _end(self, lease: Lease) -> None:
-        """Its window is over. While the authority is being asked, its slot must stay: the answer may be about it."""
-        if not lease.filling:
-            self._drop(lease)
+    def _begin(self, lease: Lease, now: float) -> Lease | None:
+        if now >= lease.ends:
+            self._put_away(lease)
+            return None
+        lease.used_at = now
+        self._leases[lease.counter.name] = lease
+        self._forget(lease.counter.name)
+        return lease
+
+    def _adapt(self, lease: Lease, counter: Counter) -> None:
+        """The limit has been changed: what was lent by a higher one is given back."""
+        if counter.limit < lease.counter.limit:
+            self._return(lease)
+        lease.counter = counter
+        self._forget(counter.name)
+
+    def _return(self, lease: Lease) -> None:
+        idle = self._idle(lease)
+        if idle > 0:
+            self._words[lease.at + RETURNED] += idle
+        lease.low = 0
 
     def _drop(self, lease: Lease) -> None:
-        lease.open = False
         del self._leases[lease.counter.name]
+        self._put_away(lease)
+
+    def _put_away(self, lease: Lease) -> None:
+        lease.open = False
         self._given_up(lease.at)
+
+    def _idle(self, lease: Lease) -> int:
+        words, at = self._words, lease.at
+        return words[at + GRANTED] - words[at + RETURNED] - words[at + SPENT]
 
     def room(self, counter: Counter) -> int:
         """What the lease of a counter still has."""
         lease = self._leases.get(counter.name)
         if lease is None or self._now() >= lease.ends:
             return 0
-        words, at = self._words, lease.at
-        return max(0, words[at + GRANTED] - words[at + RETURNED] - words[at + SPENT])
+        return max(0, self._idle(lease))
 
     def available(self, counter: Counter) -> int:
         """What one more call could get of a counter: the lease's rest and what the authority had left."""
@@ -182,11 +259,12 @@ class Purse:
         found = self._exhausted.get(counter.name) or self._leases.get(counter.name)
         return 0.0 if found is None else found.ends
 
-    def remaining(self, counter: Counter) -> tuple[int, float] | None:
-        """About how much is left of a counter for everybody, and when its window ends (epoch), as far as known here."""
+    def remaining(self, counter: Counter) -> tuple[int, float, float] | None:
+        """About how much is left of a counter for everybody, and when its window ends (epoch, monotonic), as far as
+        that is known here.
+        """
         lease = self._leases.get(counter.name)
         if lease is None:
             said = self._exhausted.get(counter.name)
-            return None if said is None else (said.left, said.resets)
-        words, at = self._words, lease.at
-        return max(0, lease.left + words[at + GRANTED] - words[at + RETURNED] - words[at + SPENT]), lease.resets
+            return None if said is None else (said.left, said.resets, said.ends)
+        return max(0, lease.left + self._idle(lease)), lease.resets, lease.ends

@@ -17,7 +17,7 @@ from tailrace.plugins.quota.estimates import Estimates
 from tailrace.plugins.quota.part import part
 from tailrace.plugins.quota.reservation import Reservation
 from tailrace.plugins.quota.store import StoreSettings
-from tailrace.proxy.config import AtLeast, AtMost, setting
+from tailrace.proxy.config import AtLeast, AtMost, Secret, setting
 from tailrace.proxy.fault import Reject, Whose
 from tailrace.proxy.identity import Identity
 from tailrace.proxy.limit import Limit
@@ -57,6 +57,11 @@ class Config:
     store: StoreSettings | None = setting(
         default=None, help="Valkey or Redis that divides limits between hosts; without it, each host has its own"
     )
+    ledger: Secret | None = setting(
+        default=None,
+        help="where the ledger's records are, as `billing` has it: a PostgreSQL URL; without it, SQLite beside the log",
+        why="read only where the memory of what was spent is lost",
+    )
     unbounded: Annotated[int, AtLeast(1)] = setting(
         default=4096,
         help="the tokens that an answer gets whose request names no bound, where tokens or money are limited",
@@ -75,6 +80,9 @@ class Quota(Plugin[Config]):
 
     def __init__(self, config: _Config) -> None:
         super().__init__(config)
+        if any(limit.what == "money" for limit in config.limits):
+            # The chain is refused where no plugin before this one says what calls cost.
+            self.requires = (Tariff,)  # type: ignore[misc]
         self._accounts = Accounts(config.limits)
         self._estimates = Estimates()
         self._asking: Asking | None = None
@@ -83,7 +91,8 @@ class Quota(Plugin[Config]):
 
     def host_part(self, places: Places) -> AbstractAsyncContextManager[HostPart]:
         """The authority of this host."""
-        return part(places, self.config.store)
+        ledger = self.config.ledger
+        return part(places, self.config.store, None if ledger is None else ledger.reveal())
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

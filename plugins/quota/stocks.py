@@ -9,6 +9,7 @@ are used again.
     CLOSED  what was spent by leases that are closed
     HELD    what this host may give to its processes in all, where a store divides the limit between hosts
     PASSING 1 where what is spent comes back: calls and tokens that run at once
+    SEEDED  1 where CLOSED has what the ledger knows from before this memory was made
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ ENDS: Final = 2
 CLOSED: Final = 3
 HELD: Final = 4
 PASSING: Final = 5
+SEEDED: Final = 6
 _NAME: Final = 6
-"""In the first entry, which is no other use."""
+"""In the first entry, which has no other use, as the next."""
+_BORN: Final = 7
 WIDTH: Final = 8
 ENTRIES: Final = 65536
 _SIZE: Final = ENTRIES * WIDTH * 8
@@ -39,7 +42,7 @@ class Full(Exception):  # noqa: N818 - a state that its finder deals with
 class Stocks:
     """The entries, found by mark and window; `words[at + CLOSED]` is one of an entry's words."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, now: float) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if os.fstat(fd).st_size != _SIZE:
@@ -51,9 +54,11 @@ class Stocks:
         self._bytes = memoryview(self._map)
         self.words: memoryview[int] = self._bytes.cast("q")
         if not self.words[_NAME]:
+            self.words[_BORN] = int(now)
             self.words[_NAME] = secrets.randbits(62) | 1
         self.name = f"{self.words[_NAME]:x}"
         """Of this memory: one that was lost and made anew has another."""
+        self.born = self.words[_BORN]
         self._places: dict[tuple[int, int], int] = {}
         self._free: list[int] = []
         for at in range((ENTRIES - 1) * WIDTH, 0, -WIDTH):
@@ -73,7 +78,7 @@ class Stocks:
         at = self._free.pop()
         words = self.words
         words[at + BEGINS], words[at + ENDS], words[at + CLOSED], words[at + HELD] = begins, ends, 0, 0
-        words[at + PASSING] = passing
+        words[at + PASSING], words[at + SEEDED] = passing, 0
         words[at + MARK] = mark
         self._places[mark, begins] = at
         return at

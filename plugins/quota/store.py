@@ -3,84 +3,45 @@
 For each counter and window a hash holds what every host has been given; their sum is what is gone. A host sends along
 what it holds, so that a store which lost its last writes learns them again. A store that lost everything has another
 epoch, which its hosts notice by their next question: windows that began before that epoch are closed, because nobody
-knows what was spent in them, and the next ones are open.
+knows what was spent in them, and the next ones are open. Budgets that a ledger has the sums of are closed only until
+every host has said what it holds, and what the ledger knows of the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from tailrace.plugins.quota.scripts import BEGIN, CLOSED, GIVE, OTHER_EPOCH, SEED, UNTOLD
 from tailrace.plugins.quota.windows import AT_ONCE, FOREVER, Clock, Window
 from tailrace.proxy.config import AtLeast, AtMost, Secret, setting
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
-    from tailrace.plugins.quota.authority import Counter
+    from tailrace.plugins.quota.terms import Counter
 
 log = logging.getLogger("tailrace")
 LARGEST: Final = 2**53
 """Scripts count in doubles."""
+_FINE: Final = 1000
+"""Nano-units of money in one unit of the store: so no budget is too large for a double."""
 _PARTS: Final = 2
 _KEPT: Final = 120
 _RUNNING_KEPT: Final = 30
 RENEW: Final = 10.0
-_OTHER_EPOCH: Final = -1
-_CLOSED: Final = -2
+GATHERED: Final = 5
+"""Seconds in which hosts that are alive say to a store without memory what they hold."""
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
 _LOOK: Final = 1.0
-
-_GIVE: Final = """
-if redis.call('GET', KEYS[2]) ~= ARGV[1] then return {-1, 0} end
-local since = tonumber(redis.call('GET', KEYS[3]) or '0')
-local host, number, held = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local need, least, limit = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local begins, ends, running = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10] == '1'
-if not running and begins < since then return {-2, 0} end
-local now = tonumber(redis.call('TIME')[1])
-local all = redis.call('HGETALL', KEYS[1])
-local has, until_, last = {}, {}, {}
-for at = 1, #all, 2 do
-  local kind, name, amount = string.sub(all[at], 1, 1), string.sub(all[at], 2), tonumber(all[at + 1])
-  if kind == '=' then has[name] = amount elseif kind == '@' then until_[name] = amount else last[name] = amount end
-end
-if last[host] and number <= last[host] then return {-3, 0} end
-local gone, hosts = held, 1
-for name, amount in pairs(has) do
-  if running and (until_[name] or 0) < now and name ~= host then
-    redis.call('HDEL', KEYS[1], '=' .. name, '@' .. name, '#' .. name)
-  elseif name ~= host then
-    gone, hosts = gone + amount, hosts + 1
-  end
-end
-local free = limit - gone
-local grant = 0
-if free >= least then
-  grant = math.max(0, math.min(free, math.max(need, math.floor(free / (tonumber(ARGV[11]) * hosts)))))
-end
-redis.call('HSET', KEYS[1], '=' .. host, string.format('%.0f', held + grant), '#' .. host, ARGV[3])
-if running then
-  redis.call('HSET', KEYS[1], '@' .. host, now + tonumber(ARGV[12]))
-  redis.call('EXPIRE', KEYS[1], 2 * tonumber(ARGV[12]))
-elseif ends > 0 then
-  redis.call('EXPIREAT', KEYS[1], ends + tonumber(ARGV[13]))
-end
-return {grant, free - grant}
-"""
-"""One question at a time for each counter of a host. What the host says that it holds counts: an answer that it did not
-get was never spent. A question that was overtaken by a later one is not answered."""
-_BEGIN: Final = """
-if redis.call('SET', KEYS[1], ARGV[1], 'NX') then redis.call('SET', KEYS[2], ARGV[2]) end
-return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]), redis.call('TIME')}
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +59,10 @@ class Away(Exception):  # noqa: N818 - an event of every outage
     """The store cannot be asked now, or did not answer in time."""
 
 
+class Untold(Away):
+    """The store has lost its memory and waits for what this host's ledger knows of a counter."""
+
+
 @dataclass(frozen=True, slots=True)
 class Given:
     """What the store gives this host of a counter, and what is left for everybody; nothing `until` a window ends."""
@@ -105,6 +70,24 @@ class Given:
     amount: int
     left: int
     closed: bool = False
+
+
+class Script:
+    """A script by its digest, in full where the store does not know it: SCRIPT LOAD is forbidden in some places."""
+
+    def __init__(self, client: Redis, text: str) -> None:
+        self._client = client
+        self._text = text
+        self._digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    async def __call__(self, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Run it."""
+        from redis.exceptions import NoScriptError
+
+        try:
+            return await self._client.evalsha(self._digest, len(keys), *keys, *args)
+        except NoScriptError:
+            return await self._client.eval(self._text, len(keys), *keys, *args)
 
 
 class Store:
@@ -117,12 +100,15 @@ class Store:
         self._memory = memory
         self._clock = clock
         self._wait = wait
-        self._give = client.register_script(_GIVE)
-        self._begin = client.register_script(_BEGIN)
-        self._epoch: str | None = None
+        self._give = Script(client, GIVE)
+        self._begin = Script(client, BEGIN)
+        self._seed = Script(client, SEED)
+        self.epoch: str | None = None
         self.up = False
         self.epochs = 0
         """How often the store was found to have lost its memory."""
+        self.ledger = ""
+        """The name of this host's ledger, where budgets can be told by ledgers."""
 
     @property
     def _keys(self) -> tuple[str, str]:
@@ -148,7 +134,7 @@ class Store:
         # A host that remembers an epoch knows that this store is not new, only empty.
         since = str(self._clock.now()) if known is not None else "0"
         async with asyncio.timeout(_LOOK):
-            epoch, began, moment = await self._begin(keys=self._keys, args=[fresh, since])
+            epoch, began, moment = await self._begin(self._keys, [fresh, since])
         epoch = epoch.decode()
         self._clock.agree(int(moment[0]) + int(moment[1]) / 1e6)
         if known is not None and epoch != known and float(began) == 0:
@@ -158,7 +144,7 @@ class Store:
                 self.epochs += 1
                 log.error("the store of limits has lost its memory: windows that are running give nothing more")
             self._memory.write_text(epoch)
-        self._epoch = epoch
+        self.epoch = epoch
         if not self.up:
             self.up = True
             log.info("the store of limits answers")
@@ -169,10 +155,10 @@ class Store:
         return None
 
     def _lose(self, error: BaseException) -> None:
-        if self.up or self._epoch is None:
+        if self.up or self.epoch is None:
             log.error("the store of limits does not answer, leases are used up meanwhile: %r", error)
         self.up = False
-        self._epoch = self._epoch or ""
+        self.epoch = self.epoch or ""
 
     async def more(self, counter: Counter, window: Window, held: int, need: int, least: int) -> Given:
         """A larger part of a limit for this host, which holds so much of it; raises Away."""
@@ -182,6 +168,18 @@ class Store:
         """Say how much this host holds, no more than before: to keep it, or to give some back; raises Away."""
         await self._asked(counter, window, held, 0, 0, LARGEST, _LOOK)
 
+    async def seed(self, counter: Counter, window: Window, spent: Mapping[str, int]) -> None:
+        """Say what ledgers know of a counter, each by its name; raises Away."""
+        told: list[Any] = [self.epoch, self.ledger, _until(window), _KEPT]
+        for ledger, amount in spent.items():
+            told += [ledger, -(-amount // _unit(counter))]
+        try:
+            async with asyncio.timeout(_LOOK):
+                if await self._seed(self._keys_of(counter, window), told):
+                    raise Away
+        except Exception as error:
+            raise self._away(error) from error
+
     async def _asked(
         self, counter: Counter, window: Window, held: int, need: int, least: int, parts: int, wait: float
     ) -> Given:
@@ -190,28 +188,47 @@ class Store:
         try:
             async with asyncio.timeout(wait):
                 amount, left = await self._once(counter, window, held, need, least, parts)
-                if amount == _OTHER_EPOCH:
+                if amount == OTHER_EPOCH:
                     await self._meet()
                     amount, left = await self._once(counter, window, held, need, least, parts)
         except Exception as error:
-            if not isinstance(error, TimeoutError):
-                self._lose(error)
-            raise Away from error
-        if amount == _CLOSED:
+            raise self._away(error) from error
+        if amount == CLOSED:
             return Given(0, 0, closed=True)
+        if amount == UNTOLD:
+            raise Untold
         if amount < 0:
             raise Away
         return Given(amount, max(0, left))
 
+    def _away(self, error: Exception) -> Away:
+        if isinstance(error, Away):
+            return error
+        if not isinstance(error, TimeoutError):
+            self._lose(error)
+        return Away()
+
     async def _once(
         self, counter: Counter, window: Window, held: int, need: int, least: int, parts: int
     ) -> tuple[int, int]:
-        args: list[Any] = [self._epoch, self._host, time.monotonic_ns(), held, need, least, counter.limit]
-        ends = 0 if window.ends >= FOREVER else window.ends
-        args += [window.begins, ends, int(counter.per == AT_ONCE), parts, _RUNNING_KEPT, _KEPT]
-        key = f"{self._prefix}:{counter.name}:{window.begins}"
-        amount, left = await self._give(keys=(key, *self._keys), args=args)
-        return int(amount), int(left)
+        unit = _unit(counter)
+        args: list[Any] = [self.epoch, self._host, time.monotonic_ns()]
+        args += [-(-amount // unit) for amount in (held, need, least)]
+        args += [min(counter.limit // unit, LARGEST), window.begins, _until(window), int(counter.per == AT_ONCE)]
+        args += [parts, _RUNNING_KEPT, _KEPT, self.ledger if counter.remembered else "", GATHERED]
+        amount, left = await self._give(self._keys_of(counter, window), args)
+        return (int(amount) * unit if amount > 0 else int(amount)), int(left) * unit
+
+    def _keys_of(self, counter: Counter, window: Window) -> tuple[str, str, str]:
+        return f"{self._prefix}:{counter.name}:{window.begins}", *self._keys
+
+
+def _unit(counter: Counter) -> int:
+    return _FINE if counter.what == "money" else 1
+
+
+def _until(window: Window) -> int:
+    return 0 if window.ends >= FOREVER else window.ends
 
 
 @contextlib.asynccontextmanager

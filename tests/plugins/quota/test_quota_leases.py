@@ -7,9 +7,10 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from tailrace.plugins.quota.authority import Authority, Counter, Exhausted, Granted, Short
+from tailrace.plugins.quota.authority import Authority
 from tailrace.plugins.quota.book import Book
 from tailrace.plugins.quota.purse import FRESH, IDLE, Lease, Purse
+from tailrace.plugins.quota.terms import Counter, Exhausted, Granted, Short
 from tailrace.plugins.quota.windows import AT_ONCE, Clock, window_at
 
 
@@ -31,9 +32,9 @@ class Process:
         self.seat = seat
         self.book = Book.create(host.folder)
         self.purse = Purse(
-            self.book, lambda lease: self.wanted.append(lease.counter), self._close, lambda: host.time.now
+            self.book, lambda lease, at: self.wanted.append((lease.counter, at)), self._close, lambda: host.time.now
         )
-        self.wanted: list[Counter] = []
+        self.wanted: list[tuple[Counter, int]] = []
         self.held: list[tuple[Counter, Lease, int, int]] = []
         host.authority.join(seat, self.book.path.name)
 
@@ -66,7 +67,11 @@ class Process:
 
     def refill(self) -> None:
         while self.wanted:
-            self.ask(self.wanted.pop(), 1)
+            counter, at = self.wanted.pop()
+            authority = self.host.authority
+            answer = authority.lease(self.book.path.name, counter, 0, 0, authority.window(counter, at))
+            assert not isinstance(answer, Short)
+            self.purse.hear(counter, answer, at)
 
     def finish(self, number: int, spent: int) -> None:
         """One call is over; it has spent no more than it had taken."""
