@@ -40,6 +40,8 @@ class Start:
     board: int | None
     births: int
     drained: tuple[str, ...]
+    host_unready: tuple[str, ...]
+    """Why the host should get no new traffic."""
     who: str
     """How it calls itself in the log."""
 

@@ -37,12 +37,14 @@ class StartFailed(Exception):  # noqa: N818 - told to the operator as it is
 class Member:
     """One running process and the channel to it."""
 
-    def __init__(self, index: int, process: asyncio.subprocess.Process, channel: Channel, text: str) -> None:
+    def __init__(self, index: int, process: asyncio.subprocess.Process, channel: Channel, start: Start) -> None:
         self.index = index
         self.process = process
         self.channel = channel
-        self.text = text
+        self.text = start.text
         """The configuration it serves by."""
+        self.host_unready = start.host_unready
+        """What it was told of this host."""
         self.addresses: list[str] = []
 
 
@@ -159,7 +161,7 @@ class Crew:
             )
         try:
             channel = await Channel.over(ours, None if self.on_asked is None else partial(self.on_asked, index))
-            member = Member(index, process, channel, start.text)
+            member = Member(index, process, channel, start)
             if await self._begin(member, start):
                 code = await process.wait()
                 self._left(index, code)

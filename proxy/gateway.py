@@ -45,6 +45,8 @@ class RelayProcess(Generic[SettingsT]):
         self.service = Service(asyncio.get_running_loop(), settings.limits, segment)
         if seat is not None and seat.board is not None:
             self.service.share = Share(Board(seat.board, seat.count), seat.index)
+        if seat is not None:
+            self.service.host_unready = lambda: seat.host_unready
         self.roster = Roster(self.service.sweep)
         self.births = Births(-1 if seat is None else seat.births)
         self.doors: list[Door] = []
@@ -90,6 +92,7 @@ class RelayProcess(Generic[SettingsT]):
         if ask is None:
             if self._host is None:
                 self._host = Host(state_folder(settings), self.service.metrics.host_values)
+                self.service.host_unready = self._host.unready
             await self._host.prepare(chain_links(settings.plugins))
             ask = partial(self._host.answer, self._seat)
         places = Places.of(state_folder(settings))

@@ -20,8 +20,9 @@ def healthz(_call: Call) -> Reply:
 
 
 def readyz(call: Call) -> Reply:
-    """Whether this process should get new traffic, and why not."""
-    reasons = call.client.service.unready() or unreachable(call.chain.pins, watched=call.client.service.watched)
+    """Whether this process, and this host, should get new traffic, and why not."""
+    service = call.client.service
+    reasons = service.unready() or [*unreachable(call.chain.pins, watched=service.watched), *service.host_unready()]
     status = "unready" if reasons else "ready"
     return Reply(503 if reasons else 200, orjson.dumps({"status": status, "reasons": reasons}), source="health")
 

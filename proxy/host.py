@@ -42,7 +42,7 @@ class HostPart(Protocol):
         """Go by a changed configuration from now on; raises nothing that the old one would not have survived."""
 
     def unready(self) -> Sequence[str]:
-        """Why this host should get no new traffic."""
+        """Why this host should get no new traffic, in words for anybody: `/readyz` shows them on the data port too."""
 
 
 class Host:
@@ -56,6 +56,7 @@ class Host:
         self._parts: dict[str, tuple[AnyPlugin, HostPart, AsyncExitStack]] = {}
         self._staged: dict[str, tuple[AnyPlugin, HostPart, AsyncExitStack]] = {}
         self._links: list[Link] = []
+        self._silent: set[str] = set()
 
     async def prepare(self, links: Sequence[Link]) -> None:
         """Start what a chain needs and the present one has not; on any error nothing has changed."""
@@ -123,7 +124,16 @@ class Host:
 
     def unready(self) -> list[str]:
         """Why this host should get no new traffic."""
-        return [reason for _, part, _ in self._parts.values() for reason in part.unready()]
+        return [reason for name, (_, part, _) in self._parts.items() for reason in self._unready(name, part)]
+
+    def _unready(self, name: str, part: HostPart) -> Sequence[str]:
+        try:
+            return part.unready()
+        except Exception:
+            if name not in self._silent:
+                self._silent.add(name)
+                log.exception("the part of plugin '%s' on this host failed to say whether it is ready", name)
+            return [f"{name}: it cannot be told whether it is ready"]
 
     async def close(self) -> None:
         """End all parts, the last first, and let go of the state folder."""

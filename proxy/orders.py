@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from tailrace.proxy.configuration import Configuration, restart_needed
 from tailrace.proxy.control import Start
@@ -31,7 +32,15 @@ class Orders:
         self.restart_needed_for = restart_needed(self._at_start, configuration.settings)
 
     def start(
-        self, index: int, count: int, sockets: tuple[int, ...], *, metrics: int, board: int | None, births: int
+        self,
+        index: int,
+        count: int,
+        sockets: tuple[int, ...],
+        *,
+        metrics: int,
+        board: int | None,
+        births: int,
+        host_unready: Sequence[str] = (),
     ) -> Start:
         """What the process in a seat is told first."""
         return Start(
@@ -46,5 +55,6 @@ class Orders:
             board=board,
             births=births,
             drained=tuple(sorted(self.drained)),
+            host_unready=tuple(host_unready),
             who=self._who or f"{self.configuration.role_name}[{index}]",
         )

@@ -54,6 +54,7 @@ class Occupant:
             "status": self._status,
             "workers": self._workers,
             "set_drained": self._set_drained,
+            "host_unready": self._host_unready,
             "drain": self._drain,
             "hurry": self._end_now,
         }
@@ -80,6 +81,7 @@ class Occupant:
             metrics=start.metrics,
             board=start.board,
             births=start.births,
+            host_unready=start.host_unready,
             ask=self._ask_host,
         )
         self._role = configuration.role
@@ -130,6 +132,9 @@ class Occupant:
             other.drained = drained
             other.changed()
         return bool(found)
+
+    async def _host_unready(self, *, reasons: Sequence[str]) -> None:
+        self._present.service.host_unready = lambda: reasons
 
     async def _drain(self) -> None:
         self.drain()

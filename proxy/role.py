@@ -35,6 +35,8 @@ class Seat:
     """Asks a plugin's part that runs once on this host; None outside a supervisor."""
     births: int = -1
     """File descriptor of the table of response ids that all processes share; -1 outside a supervisor."""
+    host_unready: Sequence[str] = ()
+    """Why the whole host should get no new traffic, as far as its supervisor knows."""
 
 
 class Staged(Protocol):

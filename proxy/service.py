@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tailrace.proxy.limits import Limits
@@ -44,6 +45,8 @@ class Service:
         self.draining = False
         self.watched = False
         self.ready = True
+        self.host_unready: Callable[[], Sequence[str]] = list
+        """Why the whole host should get no new traffic."""
         self.active = 0
         """Calls that are being served."""
         self.listening = 0

@@ -19,6 +19,7 @@ from typing import Any
 from tailrace.proxy import births
 from tailrace.proxy.admin.overview import Overview
 from tailrace.proxy.admin.port import AdminPort
+from tailrace.proxy.bulletin import Bulletin
 from tailrace.proxy.configuration import Configuration
 from tailrace.proxy.control import Refused, Start
 from tailrace.proxy.crew import Crew, Member, StartFailed
@@ -122,6 +123,7 @@ class Supervisor:
 
     async def _serve(self) -> int:
         self._spawn(self.reloader.follow())
+        self._spawn(Bulletin(self.crew, self.host.unready).follow())
         stopped: asyncio.Future[Any] = asyncio.ensure_future(self._stop.wait())
         await asyncio.wait([stopped, self.crew.gave_up], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
@@ -152,7 +154,13 @@ class Supervisor:
     def _start_of(self, index: int, metrics: int) -> Start:
         fds = tuple(sock.fileno() for sock in self._sockets)
         return self.orders.start(
-            index, self.crew.seats, fds, metrics=metrics, board=self.crew.board_fd, births=self._births
+            index,
+            self.crew.seats,
+            fds,
+            metrics=metrics,
+            board=self.crew.board_fd,
+            births=self._births,
+            host_unready=self.host.unready(),
         )
 
     def _joined(self, member: Member) -> None:

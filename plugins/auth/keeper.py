@@ -117,8 +117,8 @@ class Keeper:
         """Keys too old to go by."""
         reasons = []
         if self._board.age > self._config.stale_for:
-            faults = "; ".join(each.fault for each in self._following if each.fault is not None)
-            reasons.append(f"auth: the keys could not be read for {_told(self._board.age)}{faults and ': '}{faults}")
+            # What a database says of it is in the log: it may name hosts and users.
+            reasons.append(f"auth: the keys could not be read for {_told(self._board.age)}")
         return [*reasons, *(f"auth: no keys of {name}" for name in self._sets.missing(time.time()))]
 
 

@@ -52,6 +52,8 @@ class Counter:
 
     def unready(self) -> Sequence[str]:
         """Full at some number."""
+        if self.count == 666:
+            raise ZeroDivisionError
         return ["the count is full"] if self.count > 900 else []
 
     def metrics(self) -> Iterator[tuple[str, Mapping[str, str], float]]:
