@@ -38,13 +38,17 @@ class Amounts:
     prompt: int
     completion: int
     cached: int = 0
+    requests: int = 1
+    """That have a price of their own."""
 
     def of(self, what: str, tariff: Tariff | None) -> int:
         """The part that a limit on `what` counts."""
         if what in ("requests", "concurrent_requests"):
             return 1
         if what == "money":
-            return 0 if tariff is None else tariff.charge(Usage(self.prompt, self.completion, self.cached))
+            if tariff is None:
+                return 0
+            return tariff.charge(Usage(self.prompt, self.completion, self.cached), self.requests)
         return self.prompt + self.completion
 
 

@@ -191,7 +191,10 @@ async def part(places: Places, settings: StoreSettings | None, ledger: str | Non
         store = None
         if settings is not None:
             store = await stack.enter_async_context(connected(settings, places.state, authority.memory, clock))
-        here = Part(authority, store, Spend(ledger, places.state))
+        spend = Spend(ledger, places.state)
+        if store is not None:
+            store.ledger = spend.own
+        here = Part(authority, store, spend)
         sweeping = asyncio.ensure_future(here.sweep())
         try:
             yield here

@@ -21,6 +21,7 @@ from tailrace.proxy.config import AtLeast, AtMost, Secret, setting
 from tailrace.proxy.fault import Reject, Whose
 from tailrace.proxy.identity import Identity
 from tailrace.proxy.limit import Limit
+from tailrace.proxy.outcome import Ending
 from tailrace.proxy.plugin import Key, Needs, Plugin
 from tailrace.proxy.tariff import Tariff
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.reply import Reply
 
 _TURNS: Final = 8
+_ERRORS: Final = 400
 _UNKNOWN: Final = "Whether this caller's limits have room cannot be told at the moment."
 _UNPRICED: Final = "This caller has a budget in money, and no plugin before `quota` says what calls cost."
 _HELD: Final[Key[Reservation]] = Key("quota")
@@ -199,7 +201,7 @@ class Quota(Plugin[Config]):
             held.settle(None)
             return
         if usage is None:
-            held.settle(held.amounts)
+            held.settle(_unstated(held.amounts, outcome))
             return
         held.settle(Amounts(usage.prompt, usage.completion, usage.cached))
         self._estimates.of(call.model).note(held.prompt_bytes, usage.prompt, held.asked, usage.completion)
@@ -212,3 +214,12 @@ class Quota(Plugin[Config]):
             ("unknown_total", {}, self.unknown),
             *(("refused_total", {"what": what}, count) for what, count in self.refused.items()),
         ]
+
+
+def _unstated(most: Amounts, outcome: Outcome) -> Amounts:
+    """What a call counts as whose engine has not said what it used."""
+    if outcome.first_content_ns or outcome.status < _ERRORS:
+        return most
+    if outcome.ending in (Ending.CLIENT_GONE, Ending.DEADLINE):
+        return Amounts(most.prompt, 0)  # the engine was at work on it
+    return Amounts(0, 0, requests=0)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -18,84 +14,14 @@ from fakes import (
     Connection,
     RawClient,
     Request,
-    Upstream,
-    gateway,
     run,
     sse_answer,
     stream_of,
-    yaml_for,
 )
-from tailrace.plugins.quota import Quota
-from tailrace.proxy.call import Call
-from tailrace.proxy.gateway import GatewayProcess
-from tailrace.proxy.identity import Identity
-from tailrace.proxy.limit import Limit
-from tailrace.proxy.plugin import Plugin
-from tailrace.proxy.reply import Reply
-from tailrace.proxy.testing import answer, event
-
-
-@dataclass(frozen=True)
-class NoConfig:
-    """Nothing."""
-
-
-class Who(Plugin[NoConfig]):
-    """Takes the caller from headers, as a test wants it."""
-
-    Config = NoConfig
-    provides = (Identity,)
-
-    async def on_request(self, call: Call) -> Reply | None:
-        said = call.head.folded.get(b"x-who")
-        if said is not None:
-            who = orjson.loads(said)
-            limits = tuple(Limit.of_plain(limit) for limit in who.pop("limits", ()))
-            call.provide(
-                Identity(
-                    key=who.get("key", "k"),
-                    tenant=who.get("tenant", "t"),
-                    tags=tuple(who.get("tags", ())),
-                    limits=limits,
-                )
-            )
-        return None
-
+from limited import limited, using
+from tailrace.proxy.testing import event
 
 USAGE = event({"id": "chatcmpl-1", "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}})
-
-
-class Scene:
-    """A gateway with limits, its worker and a client."""
-
-    def __init__(self, process: GatewayProcess, upstream: Upstream, client: RawClient) -> None:
-        self.process = process
-        self.upstream = upstream
-        self.client = client
-        self.quota: Quota = next(
-            link.plugin for link in process.service.chain.pipeline.links if isinstance(link.plugin, Quota)
-        )
-
-    async def ask(self, body: dict[str, Any] | None = None, path: str = PATH, **who: Any) -> Any:
-        headers = {"x-who": orjson.dumps(who).decode()} if who else {}
-        return await self.client.post(path, CHAT if body is None else body, headers)
-
-
-@asynccontextmanager
-async def limited(folder: Path, limits: str, script: Any = GOOD, more: str = "") -> AsyncIterator[Scene]:
-    plugins = f"- test_plugin_quota:Who: {{}}\n- quota: {{limits: {limits}{more}}}"
-    async with (
-        Upstream(script) as upstream,
-        gateway(yaml_for(upstream, plugins=plugins, more=f"state: {folder}\n")) as process,
-        RawClient(process.doors[0].shown) as client,
-    ):
-        yield Scene(process, upstream, client)
-
-
-def using(prompt: int, completion: int) -> bytes:
-    usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
-    choice = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
-    return answer(200, orjson.dumps({"id": "c", "choices": [choice], "usage": usage}))
 
 
 def test_requests_are_counted_and_the_next_one_is_refused(tmp_path: Path) -> None:

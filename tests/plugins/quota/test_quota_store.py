@@ -3,62 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import logging
 from pathlib import Path
-from typing import Any
 
-from fakes import CHAT, GOOD, PATH, RawClient, Upstream, gateway, run, until, yaml_for
-from tailrace.plugins.quota import Quota
-from tailrace.plugins.quota.part import Part
-from valkeys import Valkey, valkey
-
-
-class Pair:
-    """Two gateways, each a host of its own, with one store."""
-
-    def __init__(self, processes: list[Any], store: Valkey) -> None:
-        self.processes = processes
-        self.store = store
-        self._next = 0
-
-    async def calls(self, count: int, at_once: int = 8) -> Counter[int]:
-        """The statuses of so many calls, to each gateway in turn."""
-        left = iter(range(count))
-        seen: Counter[int] = Counter()
-
-        async def caller(process: Any) -> None:
-            async with RawClient(process.doors[0].shown) as client:
-                for _ in left:
-                    seen[(await client.post(PATH, CHAT)).status] += 1
-
-        await asyncio.gather(*(caller(self.processes[number % 2]) for number in range(at_once)))
-        return seen
-
-    def parts(self) -> list[Part]:
-        return [process._host._parts["quota"][1] for process in self.processes]
-
-    def quotas(self) -> list[Quota]:
-        return [link.plugin for process in self.processes for link in process.service.chain.pipeline.links]
-
-    async def up(self, *, up: bool = True) -> None:
-        await until(lambda: all(part._store.up is up for part in self.parts()), "the store's state was not noticed")  # type: ignore[union-attr]
-
-
-@asynccontextmanager
-async def pair(folder: Path, limits: str, unknown: str = "closed") -> AsyncIterator[Pair]:
-    async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(valkey(folder))
-        upstream = await stack.enter_async_context(Upstream(GOOD))
-        processes = []
-        for name in "ab":
-            config = f"{{limits: {limits}, unknown: {unknown}, store: {{url: '{store.url}', wait_ms: 50}}}}"
-            yaml = yaml_for(upstream, plugins=f"- quota: {config}", more=f"state: {folder / name}\n")
-            processes.append(await stack.enter_async_context(gateway(yaml)))
-        pair = Pair(processes, store)
-        await pair.up()
-        yield pair
+import pytest
+from fakes import CHAT, PATH, RawClient, run
+from pairs import pair
+from valkeys import valkey
 
 
 def test_LIM_03_two_gateways_admit_exactly_the_limit(tmp_path: Path) -> None:
@@ -96,7 +47,11 @@ def test_an_emptied_store_serves_the_next_window(tmp_path: Path) -> None:
     run(body())
 
 
-def test_LIM_05_leases_last_over_a_frozen_store_then_the_policy_holds_and_it_recovers(tmp_path: Path) -> None:
+def test_LIM_05_leases_last_over_a_frozen_store_then_the_policy_holds_and_it_recovers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tailrace")
+
     async def body() -> None:
         async with pair(tmp_path, "[{requests: 400, per: day}]") as s:
             assert (await s.calls(40)) == {200: 40}
@@ -104,10 +59,13 @@ def test_LIM_05_leases_last_over_a_frozen_store_then_the_policy_holds_and_it_rec
             frozen = await s.calls(400)
             assert frozen[200] > 100
             assert frozen[200] + frozen[503] == 400
+            await s.up(up=False)
             s.store.thaw()
             await s.up()
             rest = await s.calls(800)
             assert rest[200] == 400 - 40 - frozen[200]
+            said = [record.message for record in caplog.records if "store of limits" in record.message]
+            assert len(said) == 2 * 3  # up, away, up again: a line each, on each host
 
     run(body())
 
@@ -146,6 +104,32 @@ def test_LIM_06_scripts_that_were_lost_are_loaded_again(tmp_path: Path) -> None:
             async with Redis.from_url(s.store.url) as client:
                 await client.script_flush()
             assert (await s.calls(1000))[200] == 200
+
+    run(body())
+
+
+def test_LIM_06_scripts_may_not_be_loaded_ahead(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with pair(tmp_path, "[{requests: 300, per: day}]", acl="-script") as s:
+            assert await s.calls(600) == {200: 300, 429: 300}
+
+    run(body())
+
+
+def test_LIM_06_a_store_that_may_not_be_written_is_away_and_metrics_say_so(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with pair(tmp_path, "[{requests: 400, per: day}]") as s, valkey(tmp_path) as master:
+            assert await s.calls(40) == {200: 40}
+            await s.store.command("REPLICAOF", "127.0.0.1", str(master.port))
+            await s.up(up=False)
+            assert all(("store_up", {}, 0.0) in list(part.metrics()) for part in s.parts())
+            seen = await s.calls(600)
+            assert seen[200] <= 360
+            assert seen[503] > 0
+            assert sum(quota.unknown for quota in s.quotas()) == seen[503]
+            await s.store.command("REPLICAOF", "NO", "ONE")
+            await s.up()
+            assert all(("store_up", {}, 1.0) in list(part.metrics()) for part in s.parts())
 
     run(body())
 

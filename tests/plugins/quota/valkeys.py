@@ -64,8 +64,11 @@ class Valkey:
         self._process.send_signal(signal.SIGCONT)
 
     async def flush(self) -> None:
+        await self.command("FLUSHALL")
+
+    async def command(self, *words: str) -> None:
         async with Redis.from_url(self.url) as client:
-            await client.flushall()
+            await client.execute_command(*words)
 
 
 @asynccontextmanager
