@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -38,13 +39,20 @@ class Places:
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
             raise PermissionError(f"{self.shared} is not a folder that belongs to this user alone")
 
+    def leave(self) -> None:
+        """Remove `shared` if nothing is left in it but empty folders; a file in it is meant for who comes next."""
+        for folder, _, _ in os.walk(self.shared, topdown=False):
+            with contextlib.suppress(OSError):
+                Path(folder).rmdir()
+
 
 class Taken(OSError):  # noqa: N818 - a fact about the folder
     """Another supervisor uses the state folder."""
 
 
 def claim(places: Places) -> int:
-    """Be the one that uses a state folder for as long as the returned descriptor is open; raises Taken."""
+    """Be the one that uses a state folder, made where it is missing, until the descriptor is closed; raises Taken."""
+    places.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(places.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -62,8 +62,7 @@ class Host:
         """Start what a chain needs and the present one has not; on any error nothing has changed."""
         hosted = hosted_links(links)
         if hosted and self._claim is None:
-            self.places.make()
-            self._claim = claim(self.places)
+            self._claim = self._move_in()
         try:
             for link in hosted:
                 if link.name not in self._parts:
@@ -72,6 +71,16 @@ class Host:
             await self.discard()
             raise
         self._links = hosted
+
+    def _move_in(self) -> int:
+        fd = claim(self.places)
+        try:
+            # Not before: whoever had the claim until now may have taken the shared folder along.
+            self.places.make()
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
 
     async def _begin(self, link: Link) -> None:
         stack = AsyncExitStack()
@@ -136,11 +145,12 @@ class Host:
             return [f"{name}: it cannot be told whether it is ready"]
 
     async def close(self) -> None:
-        """End all parts, the last first, and let go of the state folder."""
+        """End all parts, the last first, and let go of the state folder and of an empty shared one."""
         await self.discard()
         while self._parts:
             await self._end(*self._parts.popitem())
         if self._claim is not None:
+            self.places.leave()
             os.close(self._claim)
             self._claim = None
 

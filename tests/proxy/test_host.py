@@ -70,7 +70,10 @@ def test_one_count_for_all_processes_and_their_ends_are_told(tmp_path: Path) -> 
             assert gone in ([0], [1])
             assert await shown(it) == ["asked_total 12", "count 12"]
             await reloaded(it, tmp_path)
+            it.signal(signal.SIGTERM)
+            assert await it.end() == 0
         assert (tmp_path / "state" / "ended").exists()
+        assert not Places.of(tmp_path / "state").shared.exists()
 
     run(body(), limit=60)
 
@@ -132,6 +135,54 @@ def test_what_was_begun_ends_where_a_later_part_cannot_begin(tmp_path: Path) -> 
         await host.commit()
         assert await host.answer(3, "n1", "next", {"by": 2}) == [3, 3]
         await host.close()
+
+    run(body())
+
+
+def test_a_clean_end_takes_the_shared_folder_along_unless_something_must_outlive_it(tmp_path: Path) -> None:
+    shared = Places.of(tmp_path).shared
+
+    async def body() -> None:
+        for kept in (None, shared / "deep" / "ring"):
+            async with gateway(chain(tmp_path, "- counted:Counted: {}")):
+                (shared / "deep" / "empty").mkdir(parents=True)
+                if kept is not None:
+                    kept.touch()
+            assert shared.exists() == (kept is not None)
+        assert sorted(shared.rglob("*")) == [shared / "deep", shared / "deep" / "ring"]
+
+    try:
+        run(body())
+    finally:
+        shutil.rmtree(shared, ignore_errors=True)
+
+
+def test_one_that_is_refused_takes_nothing_along(tmp_path: Path) -> None:
+    shared = Places.of(tmp_path).shared
+
+    async def body() -> None:
+        async with gateway(chain(tmp_path, "- counted:Counted: {}")):
+            with pytest.raises(Taken):
+                async with gateway(chain(tmp_path, "- counted:Counted: {}")):
+                    pass
+            assert shared.exists()
+        assert not shared.exists()
+
+    run(body())
+
+
+def test_a_start_while_another_one_ends_has_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def claimed(places: Places) -> int:
+        """The other one lets go right before."""
+        places.make()
+        places.leave()
+        return claim(places)
+
+    async def body() -> None:
+        monkeypatch.setattr("tailrace.proxy.host.claim", claimed)
+        async with gateway(chain(tmp_path, "- counted:Counted: {}")) as process:
+            assert process._host is not None
+            assert process._host.places.shared.is_dir()
 
     run(body())
 
