@@ -61,6 +61,7 @@ class Host:
     async def prepare(self, links: Sequence[Link]) -> None:
         """Start what a chain needs and the present one has not; on any error nothing has changed."""
         hosted = hosted_links(links)
+        await self.discard()
         if hosted and self._claim is None:
             self._claim = self._move_in()
         try:

@@ -139,6 +139,18 @@ def test_what_was_begun_ends_where_a_later_part_cannot_begin(tmp_path: Path) -> 
     run(body())
 
 
+def test_what_nobody_took_up_ends_before_it_is_begun_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        host = Host(tmp_path, ProcessMetrics().host_values)
+        link = Link(counted.Counted(counted.Config()), "n")
+        await host.prepare([link])
+        await host.prepare([link])
+        assert (tmp_path / "ended").exists()
+        await host.close()
+
+    run(body())
+
+
 def test_a_clean_end_takes_the_shared_folder_along_unless_something_must_outlive_it(tmp_path: Path) -> None:
     shared = Places.of(tmp_path).shared
 
