@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 from tailrace.proxy.fault import Failed, Reject, Whose, bad_answer
 from tailrace.proxy.head import streaming_head
+from tailrace.proxy.identity import Identity, Names, allows
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.reply import Reply
 from tailrace.proxy.sse import ends_event
@@ -70,29 +71,35 @@ async def send_reply(call: Call, reply: Reply) -> Outcome:
 
 
 def list_models(call: Call) -> Reply:
-    """GET /v1/models."""
-    models = call.chain.models
-    entries = [*models.entries.values(), *models.adapters.values()]
-    listing = {"object": "list", "data": [_model_object(call, entry) for entry in entries]}
+    """GET /v1/models: what the caller may use."""
+    models, usable = call.chain.models, _usable(call)
+    entries = [entry for entry in (*models.entries.values(), *models.adapters.values()) if allows(usable, entry.name)]
+    listing = {"object": "list", "data": [_model_object(call, entry, usable) for entry in entries]}
     return Reply(200, orjson.dumps(listing), source="models")
 
 
 def show_model(call: Call) -> Reply:
-    """GET /v1/models/{id}."""
-    name = call.head.path.removeprefix("/v1/models/")
-    entry = call.chain.models.resolve(name)
+    """GET /v1/models/{id}: what the caller may not use is not there."""
+    name, usable = call.head.path.removeprefix("/v1/models/"), _usable(call)
+    entry = call.chain.models.resolve(name) if allows(usable, name) else None
     if entry is None:
         raise Reject(404, "model_not_found", f"The model '{name[:128]}' does not exist.", param="model")
-    return Reply(200, orjson.dumps(_model_object(call, entry)), source="models")
+    return Reply(200, orjson.dumps(_model_object(call, entry, usable)), source="models")
 
 
-def _model_object(call: Call, entry: ModelEntry) -> dict[str, object]:
+def _usable(call: Call) -> Names:
+    identity = call.fact(Identity)
+    return None if identity is None else identity.models
+
+
+def _model_object(call: Call, entry: ModelEntry, usable: Names) -> dict[str, object]:
+    parent = entry.pool.adapters().get(entry.served) if entry.adapter else None
     return {
         "id": entry.name,
         "object": "model",
         "created": call.chain.created,
         "owned_by": "tailrace",
-        "parent": entry.pool.adapters().get(entry.served) if entry.adapter else None,
+        "parent": parent if parent is not None and allows(usable, parent) else None,
     }
 
 
