@@ -31,19 +31,48 @@ class Unanswered(Exception):  # noqa: N818 - an event of every outage
     """The authority did not answer in time, or does not know."""
 
 
-async def _all_done(waiting: Sequence[asyncio.Future[None]], limit: float) -> bool:
-    """Wait for answers; time in which this event loop was too busy to look at what had come does not count."""
-    loop = asyncio.get_running_loop()
-    waited = 0.0
-    last = loop.time() + LONGEST
-    pending: set[asyncio.Future[None]] = set(waiting)
-    while pending and waited < limit and loop.time() < last:
-        slice_of = min(limit, _SLICE)
-        began = loop.time()
-        _, pending = await asyncio.wait(pending, timeout=slice_of)
-        if loop.time() - began < 2 * slice_of:
-            waited += slice_of
-    return not pending
+class Question:
+    """One about a counter, from the first who wants to know to the answer; `known` is then whether there was one."""
+
+    __slots__ = ("_waiting", "known")
+
+    def __init__(self) -> None:
+        self.known: bool | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def answered(self, *, known: bool) -> None:
+        """Wake all who wait."""
+        self.known = known
+        for future in self._waiting:
+            _wake(future)
+        self._waiting.clear()
+
+    async def wait(self, limit: float) -> bool:
+        """Wait for the answer; time in which this event loop was too busy to look at what had come does not count.
+
+        Each waits by a future of its own: very many may wait, and leave, at once.
+        """
+        loop = asyncio.get_running_loop()
+        waited = 0.0
+        last = loop.time() + LONGEST
+        while self.known is None and waited < limit and loop.time() < last:
+            slice_of = min(limit, _SLICE)
+            began = loop.time()
+            future = loop.create_future()
+            self._waiting.append(future)
+            timer = loop.call_later(slice_of, _wake, future)
+            try:
+                await future
+            finally:
+                timer.cancel()
+            if loop.time() - began < 2 * slice_of:
+                waited += slice_of
+        return self.known is not None
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class Asking:
@@ -54,8 +83,8 @@ class Asking:
         self.book = Book.create(ground.places.shared / "quota")
         self.purse = Purse(self.book, self._refill, self._given_up, monotonic)
         self._wanted: dict[Which, Want] = {}
-        self._under_way: dict[Which, asyncio.Future[None]] = {}
-        self._asked: dict[Which, asyncio.Future[None]] = {}
+        self._under_way: dict[Which, Question] = {}
+        self._asked: dict[Which, Question] = {}
         self._slots: list[int] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._flushing = False
@@ -80,16 +109,18 @@ class Asking:
             self._want(which, (counter, all_need + need, min(least or need, need)))
             waiting.append(self._under_way[which])
         # One that has answered until now is busy, and waited for longer, once.
-        if not await _all_done(waiting, wait if self._silent else max(wait, PATIENCE)):
-            self._silent = True
-            raise Unanswered
-        if any(future.exception() is not None for future in waiting):
+        limit = wait if self._silent else max(wait, PATIENCE)
+        for question in waiting:
+            if not await question.wait(limit):
+                self._silent = True
+                raise Unanswered
+        if not all(question.known for question in waiting):
             raise Unanswered
 
     def _want(self, which: Which, want: Want) -> None:
         self._wanted[which] = want
         if which not in self._under_way:
-            self._under_way[which] = asyncio.get_running_loop().create_future()
+            self._under_way[which] = Question()
         self._flush_soon()
 
     def _refill(self, lease: Lease, at: int) -> None:
@@ -110,14 +141,14 @@ class Asking:
         self._flushing = False
         slots, self._slots = self._slots, []
         wanted, self._wanted = self._wanted, {}
-        futures = {which: self._under_way.pop(which) for which in wanted}
+        questions = {which: self._under_way.pop(which) for which in wanted}
         if slots:
             self._spawn(self._close(slots))
         if wanted:
-            self._asked |= futures
+            self._asked |= questions
             for name, _ in wanted:
                 self.purse.asking(name)
-            self._spawn(self._lease(wanted, futures))
+            self._spawn(self._lease(wanted, questions))
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -130,7 +161,7 @@ class Asking:
         except (Refused, Gone):
             log.debug("%d leases are given back when this process ends", len(slots))
 
-    async def _lease(self, wanted: dict[Which, Want], futures: dict[Which, asyncio.Future[None]]) -> None:
+    async def _lease(self, wanted: dict[Which, Want], questions: dict[Which, Question]) -> None:
         answers: list[Any] = []
         try:
             wants = [self._lacking(*want, at) for (_, at), want in wanted.items()]
@@ -140,15 +171,11 @@ class Asking:
             log.debug("no leases: %r", error)
         for number, (which, (counter, _, _)) in enumerate(wanted.items()):
             answer = heard(answers[number]) if answers else None
-            future = futures[which]
-            if self._asked.get(which) is future:
+            question = questions[which]
+            if self._asked.get(which) is question:
                 del self._asked[which]
             self.purse.hear(counter, answer, which[1])
-            if answer is None:
-                future.set_exception(Unanswered())
-                future.exception()  # nobody may be waiting
-            else:
-                future.set_result(None)
+            question.answered(known=answer is not None)
 
     def _lacking(self, counter: Counter, need: int, least: int, at: int) -> list[Any]:
         """What the authority is asked for, beyond what the lease still has."""

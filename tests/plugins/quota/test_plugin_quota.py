@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import time
 from pathlib import Path
 
 import orjson
@@ -174,5 +176,28 @@ def test_a_budget_in_money_is_not_ignored_where_nothing_has_a_price(tmp_path: Pa
             refused = await s.ask(key="k", limits=[{"money": "5", "per": "day"}])
             assert (refused.status, refused.json()["error"]["code"]) == (503, "quota_unavailable")
             assert (await s.ask(key="k2")).status == 200
+
+    run(body())
+
+
+def seconds(text: str) -> float:
+    """A length of time as `6m0s` says it."""
+    units = {"h": 3600, "m": 60, "s": 1, "ms": 0.001}
+    return sum(int(number) * units[unit] for number, unit in re.findall(r"([0-9]+)(ms|[hms])", text))
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0, 11.0, -11.0, 90_000.0])
+def test_LIM_09_a_clock_that_is_set_locks_nobody_out_and_gives_nothing_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: float
+) -> None:
+    async def body() -> None:
+        async with limited(tmp_path, "[{requests: 10, per: day}]") as s:
+            before = [await s.ask() for _ in range(5)]
+            real = time.time
+            monkeypatch.setattr(time, "time", lambda: real() + step)
+            after = [await s.ask() for _ in range(6)]
+            assert [got.status for got in (*before, *after)] == [200] * 10 + [429]
+            resets = [seconds(got.header("x-ratelimit-reset-requests")) for got in (before[-1], after[0])]
+            assert abs(resets[0] - resets[1]) < 5
 
     run(body())

@@ -16,7 +16,8 @@ CALLERS = 24
 
 def yaml_of(upstream: Upstream, folder: Path) -> str:
     more = f"{QUICK}processes: 2\nstate: {folder / 'state'}\n"
-    return yaml_for(upstream, plugins=f"- quota: {{limits: [{{requests: {LIMIT}, per: total}}]}}", more=more)
+    quota = f"{{limits: [{{requests: {LIMIT}, per: total}}], unknown: closed}}"
+    return yaml_for(upstream, plugins=f"- quota: {quota}", more=more)
 
 
 async def calls(it: Served, count: int) -> list[int]:
@@ -74,5 +75,26 @@ def test_a_killed_supervisor_leaves_the_count_to_the_next_one(tmp_path: Path) ->
                 await it.kill()
             async with serving(tmp_path, yaml_of(upstream, tmp_path)) as it:
                 assert (await calls(it, 2 * LIMIT)).count(200) == LIMIT - first
+
+    run(body(), limit=50)
+
+
+def test_a_frozen_supervisor_is_not_missed_while_leases_last_then_the_policy_holds(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with Upstream(engine(GOOD)) as upstream, serving(tmp_path, yaml_of(upstream, tmp_path)) as it:
+            before = await calls(it, CALLERS)
+            assert before == [200] * CALLERS
+            it.signal(signal.SIGSTOP)
+            frozen = await calls(it, LIMIT)
+            # A fresh lease is an eighth of what is left, and refilled at its half.
+            assert frozen[:20] == [200] * 20
+            assert frozen.count(200) + frozen.count(503) == LIMIT
+            assert frozen.count(503) > 0
+            it.signal(signal.SIGCONT)
+            after: list[int] = []
+            while 429 not in after:
+                after += await calls(it, CALLERS)
+            after += await calls(it, LIMIT)
+            assert before.count(200) + frozen.count(200) + after.count(200) == LIMIT
 
     run(body(), limit=50)
