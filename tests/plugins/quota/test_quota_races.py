@@ -26,7 +26,6 @@ from valkeys import valkey
 @asynccontextmanager
 async def delayed(port: int, seconds: float) -> AsyncIterator[int]:
     """A way to a server on which answers come so much later; its port."""
-
     writers: list[asyncio.StreamWriter] = []
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wait: float) -> None:
