@@ -10,7 +10,7 @@ COMPILED := $(VENV)/compiled
 TAILRACE_VLLM_DIR ?= /var/tmp/tailrace-vllm
 ARGS ?=
 
-.PHONY: demo test test-compiled check bench bench-full test-vllm fuzz fuzz-short kills kills-short lock schema
+.PHONY: demo test test-compiled check bench bench-full test-vllm fuzz fuzz-short kills kills-short limits lock schema
 
 ## Run it
 
@@ -50,6 +50,10 @@ kills: $(VENV)/ready-dev
 	TAILRACE_KILLS=600 $(BIN)/pytest tests/kills $(ARGS)
 kills-short: $(VENV)/ready-dev
 	$(BIN)/pytest tests/kills $(ARGS)
+
+# A limit of 1,000 and 5,000 calls on two gateways and a Valkey, each of which is killed, frozen or emptied.
+limits: $(VENV)/ready-dev
+	$(BIN)/python loadtests/limits/proof.py $(ARGS)
 
 ## Measure it
 
