@@ -1,4 +1,4 @@
-"""The request as a worker gets it, and what its answer means: a head for the client, or a fault."""
+"""What a worker's answer means: a head for the client, or a fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailrace.proxy.headers import listed
 from tailrace.proxy.hop import REFUSED
 from tailrace.proxy.standing import UNSENT
 from tailrace.proxy.trouble import CREDENTIALS, NO_SERVER, meet, trouble_of
-from tailrace.proxy.wire import BODILESS, JSON, TEXT, VERBATIM
+from tailrace.proxy.wire import JSON, TEXT
 
 if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
@@ -46,43 +46,6 @@ _KINDS: Final = {
 }
 """A sidecar's faults by the codes of their answers."""
 _PASSED_WITH_ERRORS: Final = (b"retry-after", b"x-should-retry")
-
-
-def request(call: Call, attempt: Attempt) -> tuple[bytes, bytes]:
-    """Head and body for one attempt."""
-    worker, head, body = attempt.worker, call.head, call.body
-    served = attempt.entry.served_json
-    if body is None:
-        content = (
-            call.raw
-            if served is None or call.form is None
-            else call.form.replaced(b"model", orjson.loads(served).encode())
-        )
-    elif served is not None:
-        content = body.render({"model": served})
-    else:
-        content = body.render() if body.edited else call.raw
-    told, call_id = worker.headers, call.id
-    if attempt.number > 1 or call.tried_before:
-        told += b"x-tailrace-attempt: %d\r\n" % (attempt.number + call.tried_before)
-        if attempt.number > 1:
-            call_id = f"{call_id}-{attempt.number}"  # an engine may still be busy with the attempt before
-    lines = b"%b%b HTTP/1.1\r\n%b%bx-request-id: %b\r\n%baccept-encoding: identity\r\ncontent-length: %d\r\n\r\n" % (
-        worker.post if head.method == "POST" else worker.request_line(head.method),
-        head.target,
-        told,
-        call.peer.forwarded,
-        call_id.encode(),
-        head.forwarded,
-        len(content),
-    )
-    return lines, content
-
-
-def manner(call: Call) -> int:
-    """What is unusual about the answer to a call whose body is no JSON."""
-    bits = VERBATIM if call.route.entry is not None else 0
-    return bits | BODILESS if call.head.method == "HEAD" else bits
 
 
 def passes_at_once(call: Call) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
-from tailrace.proxy import answers
+from tailrace.proxy import answers, sending
 from tailrace.proxy.dialects import Sign
 from tailrace.proxy.fault import FAILURES, INTERNAL, Fault, bad_answer, false_end, timed_out
 from tailrace.proxy.mishap import go_on_without
@@ -47,6 +47,8 @@ class Attempt(Sink):
     refused = False
     held_bytes = 0
     ended = False
+    unasked = False
+    """Whether what plugins ask of engines was left out, because its worker refuses it."""
     fault: Fault | None = None
     end: AttemptEnd | None = None
     first_content_ns = 0
@@ -90,12 +92,12 @@ class Attempt(Sink):
         self.opening = None
         self.connection = connection
         call = self.call
-        head, body = answers.request(call, self)
+        head, body = sending.request(call, self)
         self._prompt_bytes = len(body)
         self._sent_at = connection.clock.now
         self.sent_ns = monotonic_ns()
         if call.body is None:
-            connection.manner = answers.manner(call)
+            connection.manner = sending.manner(call)
         pipeline = call.chain.pipeline
         connection.stride = call.stride if pipeline.judge or pipeline.on_stream else None
         connection.send(self, head, body)
@@ -213,7 +215,7 @@ class Attempt(Sink):
         if sign is not Sign.NOTHING:
             self._shows = True
         if sign is Sign.FINISH and self._owed is None:
-            self._owed = Owed(self.call)
+            self._owed = Owed(self)
         if self._owed is not None:
             self._owed.note(event, finish=sign is Sign.FINISH)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
     from tailrace.proxy.body import JsonBody
     from tailrace.proxy.chain import Chain
+    from tailrace.proxy.delivery import Delivery
     from tailrace.proxy.fleet import ModelEntry, Worker
     from tailrace.proxy.harvest import Harvest
     from tailrace.proxy.head import RequestHead
@@ -62,6 +63,7 @@ class Call:
     usage: Usage | None = None
     token_ids: list[int] | None = None
     harvest: Harvest | None = None
+    delivery: Delivery | None = None
     taps: Taps | None = None
     pinned: Worker | None = None
     budget: asyncio.Timeout | None = None

@@ -20,7 +20,7 @@ _ENDS: Final = {Ending.COMPLETED: AttemptEnd.WON, Ending.CLIENT_GONE: AttemptEnd
 def finish(call: Call, outcome: Outcome) -> None:
     """Close a call with its one Outcome."""
     call.outcome = outcome
-    outcome.usage = call.usage
+    _tell_usage(call, outcome)
     outcome.delivered_bytes += call.client.sent
     outcome.finished_ns = monotonic_ns()
     if call.taps is not None:
@@ -43,3 +43,13 @@ def finish(call: Call, outcome: Outcome) -> None:
     call.drop()
     call.client.service.completed(call, outcome)
     call.client.finished(call)
+
+
+def _tell_usage(call: Call, outcome: Outcome) -> None:
+    """Say what the client was sent of what the engine made."""
+    harvest, race = call.harvest, call.race
+    if harvest is not None and race is not None and race.winner is not None:
+        call.usage = harvest.usage()
+    outcome.usage = call.usage
+    if call.delivery is not None and outcome.ending is Ending.CLIENT_GONE:
+        outcome.usage = call.delivery.end()

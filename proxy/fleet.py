@@ -35,6 +35,7 @@ class Worker:
         "pools",
         "post",
         "standing",
+        "strict",
     )
 
     def __init__(self, address: Address, connections: ConnectionPool) -> None:
@@ -48,6 +49,8 @@ class Worker:
         self.inflight = 0
         self.standing = Standing()
         self.drained = False
+        self.strict = False
+        """Whether it has refused a request for the options that plugins had added to it."""
         self.pools: list[Pool] = []
 
     def request_line(self, method: str) -> bytes:

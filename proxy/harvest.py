@@ -7,90 +7,218 @@ whatever was injected never reaches the client or a plugin's tap.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-import orjson
 from tailrace.proxy.body import JsonBody, invalid
+from tailrace.proxy.dialects import Sign
 from tailrace.proxy.outcome import Outcome, Usage
 from tailrace.proxy.plugin import Needs
 from tailrace.proxy.sse import Event
+from tailrace.proxy.usage import entry_of, usage_in
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
 
-_TOKEN_IDS = re.compile(rb',\s*"token_ids":\s*(?:\[([0-9,\s]*)\]|null)')
-_PROMPT_IDS = re.compile(rb',\s*"prompt_token_ids":\s*(?:\[[0-9,\s]*\]|null)')
-_USAGE_ROUTES = frozenset({"chat", "completions"})
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-MAX_TOKEN_IDS = 1 << 17
+OPTIONS: Final = "stream_options"
+MAX_TOKEN_IDS: Final = 1 << 17
+_TOKEN_IDS: Final = re.compile(rb',\s*"token_ids":\s*(?:\[([0-9,\s]*)\]|null)')
+_PROMPT_IDS: Final = re.compile(rb',\s*"prompt_token_ids":\s*(?:\[[0-9,\s]*\]|null)')
+_INDEX: Final = re.compile(rb'"index"\s*:\s*(\d{1,6})')
+_NO_CHOICES: Final = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+_REASON: Final = re.compile(rb'_reason"\s*:\s*"')
+_USAGE_ROUTES: Final = frozenset({"chat", "completions"})
+_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_MODEL: Final = re.compile(rb'"model"\s*:\s*"((?:[^"\\]|\\.){0,256})"')
+_SAMPLE: Final = 1024
+_TRUE: Final = b"true"
 
 
 def ask(call: Call) -> Harvest | None:
-    """Add to the request what plugins need, and return the tap that takes it from the answer again."""
+    """Add to the request what plugins need, and return what takes it from the answer again."""
     needs = call.chain.pipeline.needs
     body = call.body
-    if not needs or body is None or call.route.dialect is None:
+    route = call.route
+    if body is None or route.local is not None or not route.expects:
         return None
     harvest = Harvest(call, needs)
-    if call.route.name in _USAGE_ROUTES:
-        if Needs.USAGE in needs and call.stream:
-            harvest.strip_usage = _ask_usage(body)
-        if Needs.TOKEN_IDS in needs and not body.flag("return_token_ids"):
-            body.edit("return_token_ids", b"true")
-            harvest.strip_ids = True
+    if route.name in _USAGE_ROUTES:
+        if call.stream and Needs.USAGE in needs:
+            harvest.ask_usage(body, running=Needs.RUNNING_USAGE in needs)
+        if Needs.TOKEN_IDS in needs:
+            call.token_ids = []
+            if not body.flag("return_token_ids"):
+                body.edit("return_token_ids", _TRUE)
+                harvest.strip_ids = True
     return harvest
 
 
-def _ask_usage(body: JsonBody) -> bool:
-    """Whether the usage chunk had to be asked for on top of what the client asked."""
-    raw = body.written("stream_options")
-    options: dict[str, msgspec.Raw] = {}
-    if raw is not None and bytes(raw).startswith(b"{"):
-        try:
-            options = _fields(bytes(raw))
-        except msgspec.DecodeError:
-            raise invalid("'stream_options' is no value that JSON can have.", "stream_options") from None
-    if bytes(options.get("include_usage", msgspec.Raw(b""))) == b"true":
-        return False
-    options["include_usage"] = msgspec.Raw(b"true")
-    body.edit("stream_options", msgspec.json.encode(options))
-    return True
-
-
 class Harvest:
-    """An Edit that stands before every plugin's tap: fills `call.usage` and `call.token_ids`."""
+    """An Edit that stands before every plugin's tap: knows what the answer has used so far, and fills `token_ids`.
+
+    `prompt`, `completion` and `cached` are what the engine last said; `pieces` are those of the stream that came since.
+    """
+
+    __slots__ = (
+        "_call",
+        "_choices",
+        "_original",
+        "_sample",
+        "_wants_ids",
+        "cached",
+        "completion",
+        "pieces",
+        "prompt",
+        "reported",
+        "running",
+        "strip_ids",
+        "strip_running",
+        "strip_usage",
+    )
 
     def __init__(self, call: Call, needs: Needs) -> None:
         self._call = call
         self._wants_ids = Needs.TOKEN_IDS in needs
         self.strip_usage = False
+        self.strip_running = False
         self.strip_ids = False
-        if self._wants_ids:
-            call.token_ids = []
+        self._original: bytes | None = None
+        self._sample = b""
+        self.prompt = self.completion = self.cached = self.pieces = 0
+        self.reported = False
+        self.running = False
+        """Whether events with content have brought usage of their own."""
+        self._choices: dict[int, tuple[int, int]] | None = None
+
+    # The request.
+
+    def ask_usage(self, body: JsonBody, *, running: bool) -> None:
+        """Have the engine say what a stream used at its end, and with each event if `running`."""
+        raw = body.written(OPTIONS)
+        options: dict[str, msgspec.Raw] = {}
+        if raw is not None:
+            self._original = bytes(raw)
+            if self._original.startswith(b"{"):
+                try:
+                    options = _fields(self._original)
+                except msgspec.DecodeError:
+                    raise invalid(f"'{OPTIONS}' is no value that JSON can have.", OPTIONS) from None
+        self.strip_usage = _ask(options, b"include_usage")
+        self.strip_running = running and _ask(options, b"continuous_usage_stats")
+        if self.strip_usage or self.strip_running:
+            body.edit(OPTIONS, msgspec.json.encode(options))
 
     @property
-    def edits(self) -> bool:
-        """Whether the client must not see all that the engine sends."""
-        return self.strip_usage or self.strip_ids or self._wants_ids
+    def injected(self) -> bool:
+        """Whether the request has an option that its client did not give it."""
+        return self.strip_usage or self.strip_running
+
+    @property
+    def added(self) -> tuple[bytes, ...]:
+        """What a worker that refuses them names."""
+        return (OPTIONS.encode(), b"include_usage", b"continuous_usage_stats")
+
+    def render_unasked(self, body: JsonBody, served: bytes | None) -> bytes:
+        """The body for a worker that refuses the options that were added."""
+        kept = body.snapshot()
+        body.edit(OPTIONS, self._original)
+        try:
+            return body.render({"model": served} if served is not None else None)
+        finally:
+            body.restore(kept)
+
+    # The answer.
+
+    @property
+    def takes_ids(self) -> bool:
+        """Whether every event has to be looked at for ids."""
+        return self._wants_ids
+
+    def usage(self) -> Usage | None:
+        """What the answer has used so far, None where nothing of one has come."""
+        if self.pieces:
+            return Usage(self.prompt, self.completion + self.pieces, self.cached, True)
+        return Usage(self.prompt, self.completion, self.cached) if self.reported else None
 
     def feed(self, event: Event) -> tuple[Event, ...]:
         """Take usage and ids from one event."""
         raw = event.raw
-        if b'"usage"' in raw:
-            usage = read_usage(event.json())
-            if usage is not None:
-                self._call.usage = usage
-                if self.strip_usage:
-                    stripped = self._without_usage(event)
-                    if stripped is None:
-                        return ()
-                    event = stripped
-        if self._wants_ids and b'"token_ids"' in event.raw:
+        if not self._sample:
+            self._sample = raw[:_SAMPLE]
+        if raw.find(b'"usage"') >= 0:
+            taken = self._take_usage(event)
+            if taken is None:
+                return ()
+            event = taken
+        else:
+            dialect = self._call.route.dialect
+            if dialect is not None and dialect.judge(event) is Sign.CONTENT:
+                self.pieces += 1
+        if self._wants_ids and event.raw.find(b'"token_ids"') >= 0:
             self._take_ids(event.raw)
         if self.strip_ids:
             event = Event(_PROMPT_IDS.sub(b"", _TOKEN_IDS.sub(b"", event.raw)))
         return (event,)
+
+    def _take_usage(self, event: Event) -> Event | None:
+        """Note the usage in an event; the event as it would be unasked, None where it is there for that alone."""
+        raw = event.data
+        found = usage_in(raw)
+        counted = self._call.route.name in _USAGE_ROUTES
+        alone = counted and _NO_CHOICES.search(raw) is not None
+        if found is not None:
+            if not counted:
+                self._note_begun(found)
+            elif alone or (not self.running and _REASON.search(raw) is not None):
+                self.note(found.prompt, found.completion, found.cached)
+            else:
+                self._note_running(raw, found)
+        if alone:
+            return None if self.strip_usage else event
+        # Behind running usage, that of the last event with content is running usage too.
+        unasked = self.strip_running if self.running else self.strip_usage
+        return _without_usage(event) if counted and unasked else event
+
+    @property
+    def model(self) -> str:
+        """The model that the engine says it is, as far as that stands near the beginning of its answer."""
+        found = _MODEL.search(self._sample)
+        return "" if found is None else found.group(1).decode(errors="replace")
+
+    def note(self, prompt: int, completion: int, cached: int) -> None:
+        """The engine says what the whole answer has used so far."""
+        self.prompt = prompt
+        self.completion = completion
+        self.cached = cached
+        self.pieces = 0
+        self.reported = True
+
+    def _note_running(self, raw: bytes, found: Usage) -> None:
+        """Usage beside content: that of one choice, where there are several."""
+        self.running = True
+        index = _INDEX.search(raw)
+        choice = int(index.group(1)) if index is not None else 0
+        choices = self._choices
+        if choices is None:
+            if not choice:
+                self.note(found.prompt, found.completion, found.cached)
+                return
+            choices = self._choices = {0: (self.prompt, self.completion)} if self.reported else {}
+        choices[choice] = found.prompt, found.completion
+        # The choices of one prompt stand side by side.
+        prompts = {number // self._each: prompt for number, (prompt, _) in choices.items()}
+        self.note(sum(prompts.values()), sum([completion for _, completion in choices.values()]), found.cached)
+
+    @property
+    def _each(self) -> int:
+        """How many choices each prompt gets."""
+        body = self._call.body
+        count = None if body is None else body.get("n")
+        return count if isinstance(count, int) and count > 0 else 1
+
+    def _note_begun(self, found: Usage) -> None:
+        """Usage in an API whose streams state it at their beginning and at their end."""
+        self.note(found.prompt or self.prompt, found.completion or self.completion, found.cached or self.cached)
 
     def _take_ids(self, raw: bytes) -> None:
         ids = self._call.token_ids
@@ -98,26 +226,16 @@ class Harvest:
             if found and ids is not None and len(ids) < MAX_TOKEN_IDS:
                 ids.extend(map(int, found.split(b",")))
 
-    def _without_usage(self, event: Event) -> Event | None:
-        """The event as it would have been unasked; None for the chunk that is there for the usage alone."""
-        body = event.json()
-        if isinstance(body, dict) and not body.get("choices"):
-            return None
-        edited = JsonBody(event.data, 1 << 30)
-        edited.edit("usage", None)
-        return event.replaced(edited.render())
-
     def finish(self, outcome: Outcome) -> tuple[Event, ...]:
         """Nothing is held back."""
         return ()
 
     def body(self, data: bytes) -> bytes:
         """Take both from a whole answer."""
-        try:
-            decoded: Any = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            return data
-        self._call.usage = read_usage(decoded) or self._call.usage
+        self._sample = data[:_SAMPLE]
+        found = usage_in(data)
+        if found is not None:
+            self.note(found.prompt, found.completion, found.cached)
         if self._wants_ids:
             self._take_ids(data)
         if self.strip_ids:
@@ -125,25 +243,16 @@ class Harvest:
         return data
 
 
-def read_usage(body: Any) -> Usage | None:
-    """The usage of an answer or an event in any of the APIs' spellings, None where it states none."""
-    if not isinstance(body, dict):
-        return None
-    for holder in (body, body.get("message"), body.get("response")):
-        if isinstance(holder, dict) and isinstance(holder.get("usage"), dict):
-            return _usage_of(holder["usage"])
-    return None
+def _ask(options: dict[str, msgspec.Raw], name: bytes) -> bool:
+    """Set an option; whether it was not set before."""
+    key = name.decode()
+    if bytes(options.get(key, msgspec.Raw(b""))) == _TRUE:
+        return False
+    options[key] = msgspec.Raw(_TRUE)
+    return True
 
 
-def _usage_of(usage: dict[str, Any]) -> Usage:
-    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    return Usage(
-        prompt=_count(usage.get("prompt_tokens", usage.get("input_tokens"))),
-        completion=_count(usage.get("completion_tokens", usage.get("output_tokens"))),
-        cached=_count(cached or usage.get("cache_read_input_tokens")),
-    )
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and 0 <= value < 1 << 40 else 0
+def _without_usage(event: Event) -> Event:
+    raw = event.raw
+    entry = entry_of(raw)
+    return event if entry is None else Event(raw[: entry.start()] + raw[entry.end() :])

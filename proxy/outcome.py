@@ -21,11 +21,16 @@ class Ending(StrEnum):
 
 @dataclass(slots=True)
 class Usage:
-    """Tokens as the engine reported them."""
+    """Tokens as the engine reported them; `cached` are some of the prompt's.
+
+    `estimated` says that the completion was counted here by the pieces of a stream, or that the prompt, if it is 0, was
+    never reported.
+    """
 
     prompt: int = 0
     completion: int = 0
     cached: int = 0
+    estimated: bool = False
 
 
 class AttemptEnd(StrEnum):

@@ -6,10 +6,20 @@ no quote between them, the string is all that differs: whatever the dialect look
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import TYPE_CHECKING, Final
+
+from tailrace.proxy.usage import COMPLETION, TOTAL, entry_of, usage_in
+
+if TYPE_CHECKING:
+    from tailrace.proxy.harvest import Harvest
 
 # A number: bytes look for a number at once, and for bytes only after they have failed to read them as one.
 _QUOTE: Final = ord('"')
+_NUMBER: Final = re.compile(rb"\s*:\s*(\d{1,9})")
+_NUMBERS: Final = re.compile(
+    rb'("total_tokens"|"completion_tokens")\s*:\s*(\d{1,9})\b.*?("total_tokens"|"completion_tokens")\s*:\s*(\d{1,9})\b'
+)
 
 
 class Pattern:
@@ -43,3 +53,77 @@ class Pattern:
         begin += len(mark)
         end = chunk.find(b'"', begin)
         return cls(at, chunk[at:begin], chunk[end:])
+
+
+class Metered:
+    """The same of chunks that end with the usage so far: it is read, and taken out unless the client asked for it."""
+
+    __slots__ = ("_by_total", "_cached", "_close", "_completion", "_keeps", "_lead", "_prompt", "_template")
+
+    def __init__(
+        self, lead: bytes, template: bytes, close: bytes, prompt: int, cached: int, *, by_total: bool, keeps: bool
+    ) -> None:
+        self._lead = lead
+        self._template = template
+        self._close = close
+        self._prompt = prompt
+        self._cached = cached
+        self._by_total = by_total
+        self._keeps = keeps
+        self._completion = 0
+
+    def passed(self, chunk: bytes, harvest: Harvest) -> bytes | None:
+        """What of a chunk goes on; None where it differs from the learnt one in more than its text and its numbers."""
+        # The usual token is one more than the last.
+        completion = self._completion + 1
+        tail = self._tail(completion)
+        if not chunk.endswith(tail):
+            completion = _number_behind(chunk, COMPLETION)
+            if completion < 0:
+                return None
+            tail = self._tail(completion)
+            if not chunk.endswith(tail):
+                return None
+        lead = self._lead
+        at = chunk.find(b"\n") + 1
+        begin = at + len(lead)
+        end = len(chunk) - len(tail)
+        if end < begin or chunk[at:begin] != lead or _QUOTE in chunk[begin:end]:
+            return None
+        self._completion = completion
+        harvest.note(self._prompt, completion, self._cached)
+        return chunk if self._keeps else b"%x\r\n%b%b" % (end - at + len(self._close) - 2, chunk[at:end], self._close)
+
+    def _tail(self, completion: int) -> bytes:
+        total = self._prompt + completion
+        return self._template % ((total, completion) if self._by_total else (completion, total))
+
+    @classmethod
+    def of(cls, chunk: bytes, mark: bytes, *, keeps: bool) -> Metered | None:
+        """The pattern of a chunk that is one event whose text begins behind `mark` and whose usage ends it."""
+        pattern = Pattern.of(chunk, mark)
+        entry = entry_of(chunk)
+        usage = usage_in(chunk)
+        if pattern is None or entry is None or usage is None:
+            return None
+        begin = chunk.find(mark) + len(mark)
+        text_end = chunk.find(b'"', begin)
+        found = _NUMBERS.search(chunk, entry.start(), entry.end())
+        if entry.start() < text_end or found is None:
+            return None
+        by_total = found.group(1) == TOTAL
+        fixed = [chunk[text_end : found.start(2)], chunk[found.end(2) : found.start(4)], chunk[found.end(4) :]]
+        template = b"%d".join([part.replace(b"%", b"%%") for part in fixed])
+        close = chunk[text_end : entry.start()] + chunk[entry.end() :]
+        lead = chunk[chunk.find(b"\n") + 1 : begin]
+        learnt = cls(lead, template, close, usage.prompt, usage.cached, by_total=by_total, keeps=keeps)
+        return learnt if chunk.endswith(learnt._tail(usage.completion)) else None
+
+
+def _number_behind(chunk: bytes, name: bytes) -> int:
+    """The number that is the value of a name's last occurrence, -1 where it has none."""
+    at = chunk.rfind(name)
+    if at < 0:
+        return -1
+    found = _NUMBER.match(chunk, at + len(name))
+    return int(found.group(1)) if found is not None else -1

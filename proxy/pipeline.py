@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.fault import Fault
     from tailrace.proxy.head import Head
-    from tailrace.proxy.outcome import AttemptEnd, Outcome
+    from tailrace.proxy.outcome import AttemptEnd, Outcome, Usage
     from tailrace.proxy.reply import Reply
     from tailrace.proxy.sse import Event
 
@@ -81,6 +81,8 @@ class Pipeline:
     on_attempt_end: tuple[Callable[[Call, Attempt, AttemptEnd], None], ...]
     on_answer: tuple[Callable[[Call, Head], None], ...]
     on_stream: tuple[Callable[[Call, Head], Tap | None], ...]
+    on_usage: tuple[Callable[[Call, Usage], None], ...]
+    on_ending: tuple[Callable[[Call, Outcome, Callable[[], None]], object], ...]
     on_complete: tuple[tuple[str, Callable[[Call, Outcome], None]], ...]
     needs: Needs
     asks: bool
@@ -118,6 +120,8 @@ class Pipeline:
             on_attempt_end=_bound("on_attempt_end", outward, owners),
             on_answer=_bound("on_answer", outward, owners),
             on_stream=_bound("on_stream", outward, owners),
+            on_usage=_bound("on_usage", outward, owners),
+            on_ending=_bound("on_ending", outward, owners, otherwise=False),
             on_complete=tuple((link.name, _guarded(link, "on_complete")) for link in _having("on_complete", outward)),
             needs=needs,
             asks=needs is not Needs.NOTHING,

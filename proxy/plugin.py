@@ -6,7 +6,7 @@ class defines. Plugins know this module and the nouns it names, not each other a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import Enum, Flag, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.ground import Ground, Places
     from tailrace.proxy.head import Head
     from tailrace.proxy.host import HostPart
-    from tailrace.proxy.outcome import AttemptEnd, Outcome
+    from tailrace.proxy.outcome import AttemptEnd, Outcome, Usage
     from tailrace.proxy.reply import Reply
     from tailrace.proxy.sse import Event
 
@@ -36,6 +36,8 @@ class Needs(Flag):
     NOTHING = 0
     USAGE = auto()
     TOKEN_IDS = auto()
+    RUNNING_USAGE = auto()
+    """The usage so far with every event of a stream, for `on_usage`; to be asked for together with USAGE."""
 
 
 class Verdict(Enum):
@@ -169,6 +171,20 @@ class Plugin(Generic[ConfigT]):
 
     def on_stream(self, call: Call, head: Head) -> Tap | None:
         """A tap for this answer, or None to leave it alone. A tap sees no field that the core injected."""
+        raise NotImplementedError  # abstract
+
+    def on_usage(self, call: Call, usage: Usage) -> None:
+        """What a stream has used of which its client's kernel has taken the bytes; once a read at most. Must be quick.
+
+        It runs outside the call's context, and `usage` is only good until it returns.
+        """
+        raise NotImplementedError  # abstract
+
+    def on_ending(self, call: Call, outcome: Outcome, release: Callable[[], None]) -> bool:
+        """A worker's whole and good answer is about to end: True holds its last event, or all of it, until `release`.
+
+        Once at most. The client may leave meanwhile; a release after that means nothing.
+        """
         raise NotImplementedError  # abstract
 
     def on_complete(self, call: Call, outcome: Outcome) -> None:

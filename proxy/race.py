@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from tailrace.proxy import sending
 from tailrace.proxy.attempt import Attempt
 from tailrace.proxy.fault import FAILURES, Failed, Fault, Reject, Whose, fault_of, no_worker
 from tailrace.proxy.fleet import MAX_CANDIDATES
@@ -96,6 +97,10 @@ class Race(Signal[Attempt]):
         if self.settled:
             return
         try:
+            if sending.refuses_options(attempt, fault) and len(self._call.tries) < MAX_TRIES:
+                attempt.worker.strict = True
+                if self._start("retry", Target(worker=attempt.worker), fresh=False):
+                    return
             target = self._next(fault)
             fresh = fault.kind == "connection_lost"
             if target is not None and self._allowed("retry") and self._start("retry", target, fresh=fresh):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tailrace.proxy import answers
+from tailrace.proxy.ending import before_the_end
 from tailrace.proxy.fault import Failed, bad_answer
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.stream_relay import StreamRelay
@@ -33,6 +34,10 @@ async def relay(call: Call, attempt: Attempt) -> Outcome:
         body = attempt.held[0] if len(attempt.held) == 1 else b"".join(attempt.held)
         if taps is not None:
             body = taps.body(body, head.status)
+        if call.chain.pipeline.on_ending:
+            ending = Outcome(Ending.COMPLETED, head.status)
+            ending.delivered_bytes = len(body)
+            await before_the_end(call, ending)
         client.reply(head, body)
         return Outcome(Ending.COMPLETED, head.status)
     stream = StreamRelay(call, attempt, taps)

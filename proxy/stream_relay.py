@@ -12,15 +12,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy import answers
+from tailrace.proxy.closing import Closing
+from tailrace.proxy.delivery import Delivery
 from tailrace.proxy.dialects import Sign
 from tailrace.proxy.errors import event as error_event
 from tailrace.proxy.fault import FAILURES, INTERNAL, Failed, Fault, Reject, Whose, false_end, fault_of, timed_out
 from tailrace.proxy.outcome import Ending, Outcome
-from tailrace.proxy.owed import SILENCE, USAGE, Owed
-from tailrace.proxy.pattern import Pattern
+from tailrace.proxy.passage import MeteredPassage, Passage
 from tailrace.proxy.signal import Signal
 from tailrace.proxy.sink import Sink
-from tailrace.proxy.sse import Event, Splitter
+from tailrace.proxy.sse import Splitter
 from tailrace.proxy.taps import Taps
 from tailrace.proxy.wire import ParsedHead, unframe
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger("tailrace")
 TAIL: Final = 4 << 20  # of an event that is not whole yet, so that it can be judged when it is
-LESSONS: Final = 4
-"""How often a stream's pattern is learnt: the first chunks of a stream are unlike the rest."""
-GRACE: Final = 1.0
 
 
 class StreamRelay(Sink):
@@ -41,44 +39,39 @@ class StreamRelay(Sink):
     __slots__ = (
         "_attempt",
         "_client",
+        "_closing",
+        "_delivery",
         "_dialect",
-        "_done_at",
         "_gap",
-        "_lessons",
-        "_owed",
-        "_passed",
-        "_pattern",
+        "_passage",
         "_plain",
         "_raw",
         "_send",
         "_sse",
         "_tail",
         "_taps",
-        "_terminal",
-        "_unpaid",
         "_write",
         "call",
         "done",
+        "passed",
     )
 
     def __init__(self, call: Call, attempt: Attempt, taps: Taps | None) -> None:
         self.call = call
         self._attempt = attempt
         self._client = call.client
-        self._send = call.client.send if taps is None else taps.sender(call.client.send)
+        self._send = call.client.send if taps is None else taps.sender(self._deliver)
         self._raw = self._plain = False
         self._write: Callable[[bytes], None] = call.client.send_chunks
         self._taps = taps
         self.done: Signal[Outcome] = Signal()
         self._sse = attempt.streaming
         self._tail = b""
-        self._passed = 0
-        self._pattern: Pattern | None = None
-        self._lessons = LESSONS
-        self._owed: Owed | None = None
-        self._unpaid = False
-        self._terminal = False
-        self._done_at = 0.0
+        self.passed = 0
+        """Bytes of the body that went on in their own framing."""
+        self._passage: Passage | None = None
+        self._delivery: Delivery | None = None
+        self._closing = Closing(attempt, self._let_go)
         self._gap = call.chain.timeouts.gap
         self._dialect = call.route.dialect
 
@@ -86,7 +79,8 @@ class StreamRelay(Sink):
         """Take over the exchange, with what the attempt has held back so far."""
         attempt, client = self._attempt, self._client
         client.relay = self
-        self._raw = self._plain = self._sse and self._taps is None and client.passes_chunks
+        if self._sse:
+            self._find_way()
         connection = attempt.connection
         if connection is not None and connection.sink is attempt:
             connection.sink = self
@@ -114,40 +108,49 @@ class StreamRelay(Sink):
         elif attempt.fault is not None:
             self.on_fault(attempt.fault)
 
+    def _find_way(self) -> None:
+        """Find the way that most of a stream's bytes will go."""
+        call, client, taps, dialect = self.call, self._client, self._taps, self._dialect
+        assert dialect is not None
+        harvest = call.harvest
+        if harvest is not None:
+            hooks = call.chain.pipeline.on_usage
+            self._delivery = call.delivery = Delivery(call, harvest, client.transport, hooks)
+        if taps is None:
+            self._passage = Passage(dialect)
+        elif harvest is not None and taps.lean and answers.choices_asked(call) == 1:
+            self._passage = MeteredPassage(dialect, harvest)
+        self._raw = self._plain = self._passage is not None and client.passes_chunks
+
     @property
     def at_boundary(self) -> bool:
         """Whether bytes of the gateway's own would land between two events."""
         between = not self._tail if self._taps is None else self._taps.between_events(not self._tail)
-        return self._sse and between and not self._terminal
+        return self._sse and between and not self._closing.terminal
 
     def on_head(self, head: ParsedHead) -> None:
         """Not called: the head came before the commit."""
 
     def on_chunks(self, chunks: bytes, count: int) -> None:
         # The usual read goes on as it came.
-        if self._plain and self._is_plain(chunks, count):
-            self._passed += len(chunks)
-            self._write(chunks)
-        else:
-            self.on_data(unframe(chunks))
+        if self._plain and self._passage is not None:
+            passed = self._passage.passed(chunks, count)
+            if passed is not None:
+                if self._delivery is not None:
+                    self._delivery.moved(self.passed + self._client.sent)
+                self.passed += len(passed)
+                self._write(passed)
+                return
+        self.on_data(unframe(chunks))
 
-    def _is_plain(self, chunks: bytes, count: int) -> bool:
-        """Whether these chunks are whole events in which nothing is to be looked for."""
-        if count > 1:
-            data = unframe(chunks)
-            return data.endswith(b"\n\n") and not self._needs_look(data)
-        pattern = self._pattern
-        if pattern is not None and pattern.fits(chunks):
-            return True
-        if not chunks.endswith(b"\n\n\r\n") or self._needs_look(chunks):
-            return False
-        if self._lessons:
-            self._lessons -= 1
-            self._pattern = None if self._dialect is None else Pattern.of(chunks, self._dialect.mark)
-        return True
+    def _deliver(self, data: bytes) -> None:
+        """What taps let through goes to the client."""
+        if self._delivery is not None:
+            self._delivery.moved(self.passed + self._client.sent)
+        self._client.send(data)
 
     def _needs_look(self, data: bytes) -> bool:
-        return self._terminal or (self._dialect is not None and not self._dialect.silent(data))
+        return self._closing.terminal or (self._dialect is not None and not self._dialect.silent(data))
 
     def on_data(self, data: bytes) -> None:
         if not self._sse:
@@ -155,7 +158,7 @@ class StreamRelay(Sink):
             return
         tail = self._tail
         whole = tail + data if tail else data
-        if self._unpaid or self._needs_look(whole):
+        if self._closing.unpaid or self._needs_look(whole):
             if not self._inspect(whole, len(tail)):
                 return
         else:
@@ -168,13 +171,14 @@ class StreamRelay(Sink):
             rest = splitter.rest
             # A line feed behind its carriage return opens no event.
             self._tail = rest[-TAIL:] if rest.strip(b"\r\n") else b""
-        self._plain = self._raw and not self._tail and not self._unpaid
+        self._plain = self._raw and not self._tail and not self._closing.unpaid
 
     def _inspect(self, whole: bytes, shown: int) -> bool:
         """Judge every whole event; send what may be sent. False: the stream is over for the client."""
         dialect = self._dialect
         assert dialect is not None
-        if self._terminal:
+        closing = self._closing
+        if closing.terminal:
             return False
         splitter = Splitter(2 * TAIL)
         end = 0
@@ -191,27 +195,32 @@ class StreamRelay(Sink):
                 self._show_error(whole[shown:end], answers.error_event(self._attempt, event, shown=True))
                 return False
             if sign is Sign.DONE:
-                self._send(whole[shown:end])
-                self._end_of_answer()
+                self._end_of_answer(whole, shown, max(shown, end - len(event.raw)), end)
                 return False
-            if sign is Sign.FINISH or self._unpaid:
-                self._note(event, finish=sign is Sign.FINISH)
+            if sign is Sign.FINISH or closing.unpaid:
+                closing.note(event, finish=sign is Sign.FINISH)
         self._send(whole[shown:])
         return True
 
-    def _note(self, event: Event, *, finish: bool) -> None:
-        owed = self._owed
-        if owed is None:
-            owed = self._owed = Owed(self.call)
-        owed.note(event, finish=finish)
-        self._unpaid = owed.usage
-
-    def _end_of_answer(self) -> None:
-        """The terminal event is out: what remains is the end of the framing, and that has a grace."""
-        self._terminal = True
+    def _end_of_answer(self, whole: bytes, shown: int, last: int, end: int) -> None:
+        """The terminal event is there, from `last` to `end`."""
+        self._closing.end()
         self._plain = False
         self._tail = b""
-        self._done_at = self.call.client.service.clock.now
+        if self.call.chain.pipeline.on_ending:
+            self._send(whole[shown:last])
+            shown = last
+            if self._closing.holds(whole[last:end]):
+                return
+        self._send(whole[shown:end])
+
+    def _let_go(self, held: bytes) -> None:
+        """Nobody holds the last bytes back any longer."""
+        if self._client.relay is self:
+            if held:
+                self._send(held)
+            if self._attempt.ended:
+                self._finish()
 
     def _show_error(self, data: bytes, fault: Fault) -> None:
         """Pass an engine's error event on, but not the end that it wants to put behind it."""
@@ -232,41 +241,37 @@ class StreamRelay(Sink):
         self._close_upstream()
         self._resolve(outcome)
 
-    @property
-    def _finished(self) -> bool:
-        """Whether every choice has ended with a reason, and no event stands open."""
-        return self._owed is not None and self._owed.finished and not self._tail
-
     def on_end(self) -> None:
-        if not self._sse or self._terminal or (self._finished and not self._unpaid):
+        self._attempt.ended = True
+        missing = self._closing.missing(self._tail) if self._sse else None
+        if missing is None:
             self._finish()
         else:
-            self._fail(false_end("its stream ended without " + (USAGE if self._finished else "a finish reason")))
+            self._fail(false_end(f"its stream ended without {missing}"))
 
     def on_fault(self, fault: Fault) -> None:
-        if self._terminal:
-            self._finish()
+        if self._closing.terminal:
+            self.on_end()
         else:
             self._fail(fault)
 
     def on_quiet(self, quiet: float, now: float) -> None:
         if self._client.paused and self._attempt.connection is not None:
             self._attempt.connection.touched = now  # nothing is read, so the silence is not the worker's
-        if (self._terminal and now - self._done_at > GRACE) or (
-            self._finished and not self._unpaid and quiet > SILENCE
-        ):
+        if self._closing.overdue(self._tail, quiet, now):
             self._close_upstream()
-            self._finish()
+            self.on_end()
         elif quiet > self._gap and not self._client.paused:
             self._fail(timed_out("gap", self._gap))
         elif now > self.call.deadline:
             self._fail(timed_out("total", self.call.chain.timeouts.total or 0.0))
         elif self.at_boundary:
-            self.call.beat_if_due(
-                now, quiet if self._taps is None else self._taps.silence(quiet, now, self._client.sent)
-            )
+            sent = self._client.sent + self.passed
+            self.call.beat_if_due(now, quiet if self._taps is None else self._taps.silence(quiet, now, sent))
 
     def _finish(self) -> None:
+        if self._closing.holding or self._closing.holds(b""):
+            return
         outcome = Outcome(Ending.COMPLETED, self._attempt.status)
         if self._taps is not None and not self._taps.close(outcome):
             self._fail(INTERNAL)
@@ -289,5 +294,5 @@ class StreamRelay(Sink):
         upstream, client.upstream = client.upstream, None
         if client.paused and upstream is not None and not upstream.is_closing():
             upstream.resume_reading()  # a connection must not rest paused
-        outcome.delivered_bytes = self._passed
+        outcome.delivered_bytes = self.passed
         self.done.set(outcome)

@@ -87,6 +87,12 @@ class Taps:
             self._of_watches.append(link)
 
     @property
+    def lean(self) -> bool:
+        """Whether nobody but the core wants something of the events, and nothing that is in every one."""
+        harvest = self._call.harvest
+        return not self._watches and len(self._edits) == 1 and self._edits[0] is harvest and not harvest.takes_ids
+
+    @property
     def need_whole(self) -> bool:
         """Whether any of them can do nothing with pieces of a unary answer."""
         return any(isinstance(edit, Rename) for edit in self._edits)

@@ -43,13 +43,19 @@ class Books:
         self.shipper.start()
 
     @property
-    def troubles(self) -> list[str]:
-        """What is wrong now: what the keeper cannot write piles up in memory, what cannot be shipped in the log."""
+    def standstill(self) -> list[str]:
+        """Why nothing becomes durable now: it piles up in memory, where there is not much room."""
         stalled = self.keeper.stalled_seconds
-        standing = f"the ledger's disk has taken nothing for {stalled:.0f} s" if stalled > STALLED_SECONDS else ""
+        if stalled > STALLED_SECONDS:
+            return [f"the ledger's disk has taken nothing for {stalled:.0f} s"]
+        return [self.keeper.trouble] if self.keeper.trouble else []
+
+    @property
+    def troubles(self) -> list[str]:
+        """What is wrong now; what cannot be shipped piles up in the log."""
         behind = self.shipper.behind_seconds
         lagging = f"the ledger's sink is {behind:.0f} s behind" if behind > BEHIND_SECONDS else ""
-        found = (standing or self.keeper.trouble, self.shipper.trouble or lagging, self.log.damaged)
+        found = (*self.standstill, self.shipper.trouble or lagging, self.log.damaged)
         return [each for each in found if each]
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from tailrace.proxy.ledger.log import Log
 from tailrace.proxy.ledger.record import ORPHAN, Record
 from tailrace.proxy.ledger.ring import PREFIX
 from tailrace.proxy.ledger.slots import NoRing, Slots, clear_unborn
+from tailrace.proxy.ledger.totals import Totals
 
 log = logging.getLogger("tailrace")
 
@@ -52,6 +53,7 @@ class Keeper:
     def __init__(self, shared: Path, ledger: Log, *, period: float = PERIOD) -> None:
         self.log = ledger
         self.ages = Ages()
+        self.totals = Totals()
         self.orphans = 0
         self.records = 0
         self.trouble = ""
@@ -134,6 +136,7 @@ class Keeper:
                     self.orphans += 1
                 else:
                     self.ages.add(now - record.settled_ns)
+                self.totals.add(record)
             self.records += len(fresh)
         else:
             self.log.close_if_due()

@@ -164,10 +164,14 @@ class Slots:
         if begun is None:
             return None
         opened_ns, first, opening = begun
-        prompt, completion, cached, delivered, estimated = self._usage(slot, first) or (0, 0, 0, 0, 1)
-        amount = 0 if opening.rates is None else bounded(charge(opening.rates, prompt, cached, completion))
+        usage = self._usage(slot, first)
+        prompt, completion, cached, delivered, estimated = usage or (0, 0, 0, 0, 0)
+        requests = 0 if usage is None else 1  # without usage, its client got nothing
+        rates = opening.rates
+        amount = 0 if rates is None else bounded(charge(rates, prompt, cached, completion, requests))
         settled = Settled(
             amount=amount,
+            requests=requests,
             prompt=prompt,
             cached=cached,
             completion=completion,

@@ -57,7 +57,7 @@ def test_SSE_13_an_end_in_good_order(who, finish, usage, done, framing):
             else:
                 assert (outcome.ending, outcome.fault.kind) == (Ending.UPSTREAM_LOST, "false_end")
                 assert missing in errors_of(answer.body)[-1]["message"]
-            assert (outcome.usage is not None) == (usage and plugin != "")
+            assert (outcome.usage is not None and not outcome.usage.estimated) == (usage and plugin != "")
 
     run(body())
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fakes import chat_chunk, run
-from tailrace.proxy import answers
+from tailrace.proxy import sending
 from tailrace.proxy.dialects import CHAT
 from tailrace.proxy.fault import Failed, Fault, Reject, connect_failed, connection_lost
 from tailrace.proxy.outcome import AttemptEnd
@@ -157,7 +157,7 @@ class Course:
     """One race: its workers `a`, `b`, … and what came of it."""
 
     def __init__(self, monkeypatch: Any, *plugins: Any, workers: str = "ab") -> None:
-        monkeypatch.setattr(answers, "request", lambda call, attempt: (b"head", b"body"))
+        monkeypatch.setattr(sending, "request", lambda call, attempt: (b"head", b"body"))
         self.workers = [FakeWorker(name) for name in workers]
         self.recorder = Recorder()
         self.failures: list[str] = []

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pytest
 from fakes import RawClient, Upstream, chat_chunk, event, gateway, json_answer, run, sse_answer, yaml_for
 from tailrace.proxy.call import Call
-from tailrace.proxy.harvest import read_usage
 from tailrace.proxy.outcome import Outcome, Usage
 from tailrace.proxy.plugin import Needs, Plugin
+from tailrace.proxy.usage import read_usage
 
 SEEN: list[tuple[Usage | None, list[int] | None]] = []
 
@@ -115,7 +115,7 @@ def test_token_ids_are_kept_for_the_plugin_and_hidden_from_the_client() -> None:
     ("body", "usage"),
     [
         ({"usage": {"input_tokens": 3, "output_tokens": 4}}, Usage(3, 4, 0)),
-        ({"message": {"usage": {"input_tokens": 3, "cache_read_input_tokens": 2}}}, Usage(3, 0, 2)),
+        ({"message": {"usage": {"input_tokens": 3, "cache_read_input_tokens": 2}}}, Usage(5, 0, 2)),
         (
             {
                 "response": {

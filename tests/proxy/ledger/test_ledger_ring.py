@@ -52,7 +52,7 @@ def test_what_is_open_is_settled_from_its_last_usage(tmp_path: Path) -> None:
     assert found.amount == charge((500_000_000, 50_000_000, 1_500_000_000, 100), 100, 40, 5)
     assert (found.settled_ns, found.estimated, found.unpriced) == (77, False, False)
     none = orphans["c2"]
-    assert (none.amount, none.prompt, none.estimated, none.unpriced) == (0, 0, True, True)
+    assert (none.amount, none.prompt, none.requests, none.estimated, none.unpriced) == (0, 0, 0, False, True)
     assert second != first
 
 

@@ -1,0 +1,105 @@
+"""What of a stream may go on without being read as events: chunks that are whole events with nothing to be looked for.
+
+Most differ from one that was looked at in their text alone, and in the usage so far where that is asked for. They are
+the path that a token takes; all else goes the way of `StreamRelay.on_data`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tailrace.proxy.pattern import Metered, Pattern
+from tailrace.proxy.wire import SIZES, unframe
+
+if TYPE_CHECKING:
+    from tailrace.proxy.dialects import Dialect
+    from tailrace.proxy.harvest import Harvest
+
+LESSONS: Final = 4
+"""How often a stream's pattern is learnt: the first chunks of a stream are unlike the rest."""
+_END: Final = b"\n\n\r\n"
+
+
+class Passage:
+    """That of one stream, all of whose bytes the client may see."""
+
+    __slots__ = ("_dialect", "_lessons", "_pattern")
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._lessons = LESSONS
+        self._pattern: Pattern | None = None
+
+    def passed(self, chunks: bytes, count: int) -> bytes | None:
+        """What goes on of whole chunks, None where their events have to be read."""
+        if count > 1:
+            data = unframe(chunks)
+            return chunks if data.endswith(b"\n\n") and self._dialect.silent(data) else None
+        pattern = self._pattern
+        if pattern is not None and pattern.fits(chunks):
+            return chunks
+        if not chunks.endswith(_END) or not self._dialect.silent(chunks):
+            return None
+        if self._lessons:
+            self._lessons -= 1
+            self._pattern = Pattern.of(chunks, self._dialect.mark)
+        return chunks
+
+
+class MeteredPassage(Passage):
+    """That of one stream whose usage is wanted: it is noted, and taken out where the client did not ask for it."""
+
+    __slots__ = ("_harvest", "_metered")
+
+    def __init__(self, dialect: Dialect, harvest: Harvest) -> None:
+        super().__init__(dialect)
+        self._harvest = harvest
+        self._metered: Metered | None = None
+
+    def passed(self, chunks: bytes, count: int) -> bytes | None:
+        """What goes on of whole chunks, None where their events have to be read."""
+        if count == 1:
+            return self._one(chunks)
+        pieces = self._harvest.pieces
+        at, passed = 0, []
+        while at < len(chunks):
+            line_end = chunks.find(b"\r\n", at)
+            end = line_end + 4 + SIZES.get(chunks[at:line_end], 0)
+            chunk = self._one(chunks[at:end])
+            if chunk is None:
+                self._harvest.pieces = pieces  # they will be read as events, and counted then
+                return None
+            passed.append(chunk)
+            at = end
+        return b"".join(passed)
+
+    def _one(self, chunk: bytes) -> bytes | None:
+        harvest = self._harvest
+        metered = self._metered
+        if metered is not None:
+            passed = metered.passed(chunk, harvest)
+            if passed is not None:
+                return passed
+        pattern = self._pattern
+        if pattern is not None and pattern.fits(chunk):
+            harvest.pieces += 1
+            return chunk
+        if self._lessons and chunk.endswith(_END) and self._dialect.silent(chunk):
+            self._lessons -= 1
+            return self._learnt(chunk)
+        return None
+
+    def _learnt(self, chunk: bytes) -> bytes | None:
+        """Learn from a chunk; what goes on of it."""
+        mark, harvest = self._dialect.mark, self._harvest
+        if chunk.find(b'"usage"') >= 0:
+            self._metered = Metered.of(chunk, mark, keeps=not harvest.strip_running)
+            if self._metered is None or not harvest.running:
+                self._metered = None
+                return None
+            return self._metered.passed(chunk, harvest)
+        self._pattern = None if chunk.find(mark + b'"') >= 0 else Pattern.of(chunk, mark)
+        if self._pattern is None:
+            return None
+        harvest.pieces += 1
+        return chunk

@@ -1,0 +1,67 @@
+"""Usage as engines write it: where it stands in an answer or an event, and what it says."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import orjson
+from tailrace.proxy.outcome import Usage
+
+COMPLETION: Final = b'"completion_tokens"'
+TOTAL: Final = b'"total_tokens"'
+_NAMED: Final = b'"usage"'
+# An object of numbers, and of objects of numbers and lists of them; no text in it holds a brace.
+_VALUE: Final = rb"(null|\{(?:[^{}]|\{[^{}]*\})*\})"
+_AFTER: Final = re.compile(rb'"usage"\s*:\s*' + _VALUE)
+_ENTRY: Final = re.compile(rb',\s*"usage"\s*:\s*' + _VALUE)
+_FIRST: Final = re.compile(rb'"usage"\s*:\s*' + _VALUE + rb"\s*,?\s*")
+_NONE: Final = b"null"
+
+
+def usage_in(text: bytes) -> Usage | None:
+    """The usage stated in the text of an answer or an event, in any of the APIs' spellings; None where there is none.
+
+    The name in quotes cannot stand in text that a model wrote: there, quotes are escaped.
+    """
+    at = text.rfind(_NAMED)
+    if at < 0:
+        return None
+    found = _AFTER.match(text, at)
+    if found is None or found.group(1) == _NONE:
+        return None
+    try:
+        return usage_of(orjson.loads(found.group(1)))
+    except orjson.JSONDecodeError:
+        return None
+
+
+def entry_of(text: bytes) -> re.Match[bytes] | None:
+    """Where the entry stands in the text of an object, with the comma that goes with it; its value is group 1."""
+    return _ENTRY.search(text) or _FIRST.search(text)
+
+
+def read_usage(body: Any) -> Usage | None:
+    """The usage of a decoded answer or event, None where it states none."""
+    if not isinstance(body, dict):
+        return None
+    for holder in (body, body.get("message"), body.get("response")):
+        if isinstance(holder, dict) and isinstance(holder.get("usage"), dict):
+            return usage_of(holder["usage"])
+    return None
+
+
+def usage_of(usage: dict[str, Any]) -> Usage:
+    """The numbers of a usage object; what is no sensible number counts as nothing."""
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
+    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
+    prompt = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
+    if "cache_read_input_tokens" in usage or "cache_creation_input_tokens" in usage:
+        # In Anthropic's spelling the three are apart.
+        cached = _count(usage.get("cache_read_input_tokens"))
+        prompt += cached + _count(usage.get("cache_creation_input_tokens"))
+    return Usage(prompt, _count(usage.get("completion_tokens", usage.get("output_tokens"))), cached)
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value < 1 << 40 else 0

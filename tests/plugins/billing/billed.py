@@ -1,0 +1,140 @@
+"""A gateway that bills, what it wrote into its ledger, and streams with the usage that engines give."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+from fakes import RawClient, Upstream, answer, event, gateway, yaml_for
+from tailrace.plugins.billing import Billing
+from tailrace.proxy.gateway import GatewayProcess
+from tailrace.proxy.ledger.record import Record
+from tailrace.proxy.ledger.segments import FOLDER
+from tailrace.proxy.ledger.sums import in_log
+
+PRICES = """
+currency: EUR
+version: p1
+prices:
+  - {model: m, prompt: 2, cached_prompt: 0.5, completion: 8, per_request: 0.001}
+"""
+"""So a token of prompt is 2,000 nano-units, a cached one 500, one of completion 8,000, and a request a million."""
+
+
+def cost(prompt: int, completion: int, cached: int = 0, requests: int = 1) -> int:
+    """What that comes to at PRICES."""
+    return 2000 * (prompt - cached) + 500 * cached + 8000 * completion + 1_000_000 * requests
+
+
+class Scene:
+    """The gateway, its worker, a client, and the ledger as it is on disk."""
+
+    def __init__(self, process: GatewayProcess, upstream: Upstream, client: RawClient, state: Path) -> None:
+        self.process = process
+        self.upstream = upstream
+        self.client = client
+        self.state = state
+
+    @property
+    def billing(self) -> Billing:
+        links = self.process.service.chain.pipeline.links
+        return next(link.plugin for link in links if isinstance(link.plugin, Billing))
+
+    def in_log(self) -> list[Record]:
+        return list(in_log(self.state / FOLDER, 0, 2**63 - 1))
+
+    async def records(self, count: int) -> list[Record]:
+        """The ledger once it has so many records; a moment later there must not be more."""
+        end = time.monotonic() + 10
+        while len(found := self.in_log()) < count:
+            if time.monotonic() > end:
+                raise AssertionError(f"the ledger has {len(found)} records, not {count}")
+            await asyncio.sleep(0.01)
+        assert len(found) == count
+        return found
+
+    async def record(self) -> Record:
+        return (await self.records(1))[0]
+
+
+@asynccontextmanager
+async def billed(
+    folder: Path,
+    script: Any,
+    *,
+    prices: str = PRICES,
+    more: str = "",
+    before: str = "",
+    top: str = "",
+    workers: Any = (),
+) -> AsyncIterator[Scene]:
+    """Serve with `billing`: `more` are its settings, `before` plugins further up, `top` settings of the gateway."""
+    file = folder / "prices.yaml"
+    file.write_text(prices)
+    plugins = f"{before}- billing: {{prices: {file}{more}}}"
+    state = folder / "state"
+    async with (
+        Upstream(script) as upstream,
+        gateway(yaml_for(upstream, *workers, plugins=plugins, more=f"state: {state}\n{top}")) as process,
+        RawClient(process.doors[0].shown) as client,
+    ):
+        yield Scene(process, upstream, client, state)
+
+
+def usage(prompt: int, completion: int, cached: int | None = None) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "prompt_tokens": prompt,
+        "total_tokens": prompt + completion,
+        "completion_tokens": completion,
+    }
+    if cached is not None:
+        said["prompt_tokens_details"] = {"cached_tokens": cached}
+    return said
+
+
+def unary(prompt: int, completion: int, cached: int | None = None, **more: Any) -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
+    said = {"id": "c", "object": "chat.completion", "model": "m", "choices": [choice], **more}
+    return answer(200, orjson.dumps({**said, "usage": usage(prompt, completion, cached)}))
+
+
+def token(number: int, prompt: int = 9, *, finish: str | None = None, index: int = 0, running: bool = True) -> bytes:
+    """The event of one token in vLLM's spelling, with the usage so far."""
+    delta = {"content": f"t{number} "} if number else {"role": "assistant", "content": ""}
+    choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
+    body = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    if running:
+        body["usage"] = {**usage(prompt, number), "completion_tokens_details": None}
+    return event(body)
+
+
+def last_usage(prompt: int, completion: int, cached: int | None = None) -> bytes:
+    """The event that is there for the usage of the whole."""
+    said = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": []}
+    return event({**said, "usage": usage(prompt, completion, cached)})
+
+
+def stream(count: int, prompt: int = 9, cached: int | None = None, *, running: bool = True) -> list[bytes]:
+    """The events of a whole answer of so many tokens."""
+    tokens = [token(number, prompt, running=running) for number in range(count)]
+    end = token(count, prompt, finish="stop", running=running)
+    return [*tokens, end, last_usage(prompt, count, cached), event("[DONE]")]
+
+
+def unasked(events: list[bytes]) -> bytes:
+    """The same as a client gets them that asked for no usage."""
+    shown = []
+    for each in events:
+        data = each.removeprefix(b"data: ").strip()
+        body = None if data == b"[DONE]" else orjson.loads(data)
+        if body is not None:
+            if not body["choices"]:
+                continue
+            body.pop("usage", None)
+        shown.append(each if body is None else event(body))
+    return b"".join(shown)
