@@ -52,21 +52,36 @@ class Amounts:
         return self.prompt + self.completion
 
 
+class Bounds:
+    """The accounts of a caller and model, and what of a call is to be known for them."""
+
+    __slots__ = ("accounts", "counted", "identity", "money")
+
+    def __init__(self, accounts: tuple[Account, ...], identity: Identity | None) -> None:
+        self.accounts = accounts
+        self.identity = identity
+        self.money = any(account.what == "money" for account in accounts)
+        self.counted = self.money or any("tokens" in account.what for account in accounts)
+        """Whether it matters how many tokens a call has."""
+
+
 class Accounts:
     """The accounts of each caller and model, remembered; `general` are the limits that hold for everybody."""
 
     def __init__(self, general: Iterable[Limit]) -> None:
         self._general = tuple(general)
-        self._known: dict[tuple[Identity | None, str], tuple[Account, ...]] = {}
+        # An identity is long, and looked up on every call: found by where it lies, and kept there by the entry.
+        self._known: dict[tuple[int, str], Bounds] = {}
 
-    def of(self, identity: Identity | None, model: str) -> tuple[Account, ...]:
+    def of(self, identity: Identity | None, model: str) -> Bounds:
         """The limits that hold for a call."""
-        found = self._known.get((identity, model))
+        found = self._known.get((id(identity), model))
         if found is None:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             limits = (*self._general, *(identity.limits if identity is not None else ()))
-            found = self._known[identity, model] = tuple(_accounts(limits, identity, model))
+            found = Bounds(tuple(_accounts(limits, identity, model)), identity)
+            self._known[id(identity), model] = found
         return found
 
 

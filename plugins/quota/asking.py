@@ -12,6 +12,7 @@ from typing import Any, Final
 from tailrace.plugins.quota.book import Book
 from tailrace.plugins.quota.purse import Lease, Purse
 from tailrace.plugins.quota.terms import Counter, heard
+from tailrace.plugins.quota.waiting import Question
 from tailrace.proxy.control import Gone, Refused
 from tailrace.proxy.ground import Ground
 
@@ -21,58 +22,12 @@ Want = tuple[Counter, int, int]
 Which = tuple[str, int]
 """A counter's name and the beginning of a window that is yet to come, 0 for the present one."""
 _SWEEP: Final = 0.1
-_SLICE: Final = 0.005
-LONGEST: Final = 1.0
 PATIENCE: Final = 0.1
 """Seconds that an authority may take which has answered so far; it takes a third of a millisecond."""
 
 
 class Unanswered(Exception):  # noqa: N818 - an event of every outage
     """The authority did not answer in time, or does not know."""
-
-
-class Question:
-    """One about a counter, from the first who wants to know to the answer; `known` is then whether there was one."""
-
-    __slots__ = ("_waiting", "known")
-
-    def __init__(self) -> None:
-        self.known: bool | None = None
-        self._waiting: list[asyncio.Future[None]] = []
-
-    def answered(self, *, known: bool) -> None:
-        """Wake all who wait."""
-        self.known = known
-        for future in self._waiting:
-            _wake(future)
-        self._waiting.clear()
-
-    async def wait(self, limit: float) -> bool:
-        """Wait for the answer; time in which this event loop was too busy to look at what had come does not count.
-
-        Each waits by a future of its own: very many may wait, and leave, at once.
-        """
-        loop = asyncio.get_running_loop()
-        waited = 0.0
-        last = loop.time() + LONGEST
-        while self.known is None and waited < limit and loop.time() < last:
-            slice_of = min(limit, _SLICE)
-            began = loop.time()
-            future = loop.create_future()
-            self._waiting.append(future)
-            timer = loop.call_later(slice_of, _wake, future)
-            try:
-                await future
-            finally:
-                timer.cancel()
-            if loop.time() - began < 2 * slice_of:
-                waited += slice_of
-        return self.known is not None
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 class Asking:

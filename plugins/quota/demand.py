@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _DATA: Final = b'"data:'
 _MEDIUM: Final = 4096
 """Tokens for an image or another medium in a body: its bytes say nothing of them."""
-COUNTED: Final = ("tokens", "concurrent_tokens", "money")
+_COUNTED: Final = ("tokens", "concurrent_tokens", "money")
 
 
 class Demand:
@@ -38,7 +38,7 @@ class Demand:
         """The most that fits into what is left of some accounts, None where what is likely does not."""
         fits = self.most.completion
         for account, room in left:
-            if account.what not in COUNTED:
+            if account.what not in _COUNTED:
                 return None
             if account.what != "money":
                 fits = min(fits, room - self.most.prompt)
@@ -58,6 +58,10 @@ class Demand:
         named = [field for field in fields if call.body.has(field)]
         for field in named or fields[:1]:
             call.edit(field, value)
+
+
+UNCOUNTED: Final = Demand(Amounts(0, 0), 0, None, 1, 0, unnamed=False)
+"""Where only calls are counted."""
 
 
 def demand_of(call: Call, learned: Learned, unbounded: int) -> Demand:

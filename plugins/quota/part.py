@@ -12,7 +12,7 @@ from typing import Any, Final
 from tailrace.plugins.quota.authority import Authority
 from tailrace.plugins.quota.spend import Down, Spend
 from tailrace.plugins.quota.stocks import Full
-from tailrace.plugins.quota.store import GATHERED, RENEW, Away, Store, StoreSettings, Untold, connected
+from tailrace.plugins.quota.store import GATHERED, RENEW, Away, Given, Store, StoreSettings, Untold, connected
 from tailrace.plugins.quota.terms import Counter, Exhausted, Granted, Short, told
 from tailrace.plugins.quota.windows import AT_ONCE, Clock, Window
 from tailrace.proxy.control import Refused
@@ -22,6 +22,7 @@ from tailrace.proxy.plugin import AnyPlugin
 log = logging.getLogger("tailrace")
 _SWEEP: Final = 0.5
 _IDLE: Final = 2.0
+_LATELY: Final = 2.0
 
 
 class Part:
@@ -34,6 +35,7 @@ class Part:
         self._renewed = 0.0
         self._epoch: str | None = None
         self._gathered = math.inf
+        self._refused: dict[str, tuple[Exhausted, float]] = {}
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
     async def answer(self, seat: int, question: str, fields: dict[str, Any]) -> Any:
@@ -88,16 +90,33 @@ class Part:
                 return answer  # somebody else's question has brought enough
             held = self.authority.held(counter, window)
             try:
-                given = await store.more(counter, window, held, answer.wanted, answer.least)
-            except Untold:
-                await self._seed(store, counter, window)
-                given = await store.more(counter, window, held, answer.wanted, answer.least)
+                given = await self._more(store, counter, window, held, answer)
+            except Away:
+                return self._lately(counter, window, answer.least)
             if given.amount:
+                self._refused.pop(counter.name, None)
                 self.authority.hold(counter, window, given.amount)
                 answer = self.authority.lease(book, counter, need, least, window)
                 return None if isinstance(answer, Short) else answer
         ends = self.authority.monotonic_of(window)
-        return Exhausted(ends, window.ends, 0 if given.closed else given.left, frees=not given.closed)
+        refusal = Exhausted(ends, window.ends, 0 if given.closed else given.left, frees=not given.closed)
+        if counter.per != AT_ONCE:
+            self._refused[counter.name] = refusal, asyncio.get_running_loop().time()
+        return refusal
+
+    async def _more(self, store: Store, counter: Counter, window: Window, held: int, short: Short) -> Given:
+        try:
+            return await store.more(counter, window, held, short.wanted, short.least)
+        except Untold:
+            await self._seed(store, counter, window)
+            return await store.more(counter, window, held, short.wanted, short.least)
+
+    def _lately(self, counter: Counter, window: Window, least: int) -> Exhausted | None:
+        """What the store said of a counter a moment ago, where it had too little: not much of a window comes back."""
+        refusal, said_at = self._refused.get(counter.name, (None, 0.0))
+        if refusal is None or refusal.resets != window.ends or refusal.left >= least:
+            return None
+        return refusal if asyncio.get_running_loop().time() - said_at < _LATELY else None
 
     async def _seed(self, store: Store, counter: Counter, window: Window) -> None:
         """Tell a store without memory what the ledgers know: of this host what its own memory does not have."""
@@ -127,6 +146,9 @@ class Part:
         while True:
             await asyncio.sleep(_SWEEP)
             self.authority.sweep()
+            now = asyncio.get_running_loop().time()
+            for name in [name for name, (_, said_at) in self._refused.items() if now - said_at > _LATELY]:
+                del self._refused[name]
             if self._store is not None and self._store.up:
                 await self._tidy(self._store)
 

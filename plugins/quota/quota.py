@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from tailrace.plugins.quota.accounts import Account, Accounts, Amounts
 from tailrace.plugins.quota.answers import headers_of, refusal
 from tailrace.plugins.quota.asking import Asking, Unanswered
-from tailrace.plugins.quota.demand import COUNTED, Demand, demand_of
+from tailrace.plugins.quota.demand import UNCOUNTED, Demand, demand_of
 from tailrace.plugins.quota.estimates import Estimates
 from tailrace.plugins.quota.part import part
 from tailrace.plugins.quota.reservation import Reservation
@@ -110,21 +110,24 @@ class Quota(Plugin[Config]):
 
     async def on_request(self, call: Call) -> Reply | None:
         """Take what the call needs of every limit, or refuse it."""
-        accounts = self._accounts.of(call.fact(Identity), call.model)
+        bounds = self._accounts.of(call.fact(Identity), call.model)
+        accounts = bounds.accounts
         if not accounts or call.route.local is not None:
             return None
         call[_ACCOUNTS] = accounts
-        tariff = call.fact(Tariff)
-        if tariff is None and any(account.what == "money" for account in accounts):
-            raise Reject(503, "quota_unavailable", _UNPRICED, whose=Whose.GATEWAY)
-        demand = demand_of(call, self._estimates.of(call.model), self.config.unbounded)
+        tariff, demand = None, UNCOUNTED
+        if bounds.counted:
+            tariff = call.fact(Tariff)
+            if tariff is None and bounds.money:
+                raise Reject(503, "quota_unavailable", _UNPRICED, whose=Whose.GATEWAY)
+            demand = demand_of(call, self._estimates.of(call.model), self.config.unbounded)
         assert self._asking is not None
         held = Reservation(self._asking.purse, demand.most, tariff)
         held.asked, held.prompt_bytes = demand.asked, demand.prompt_bytes
         missing = [account for account in accounts if not held.take(account)]
         if missing:
             await self._fetch(call, held, accounts, demand, missing)
-        if demand.unnamed and any(account.what in COUNTED for account in accounts):
+        if demand.unnamed:
             demand.bound(call, held.amounts.completion)
         self.admitted += 1
         call[_HELD] = held
@@ -204,7 +207,8 @@ class Quota(Plugin[Config]):
             held.settle(_unstated(held.amounts, outcome))
             return
         held.settle(Amounts(usage.prompt, usage.completion, usage.cached))
-        self._estimates.of(call.model).note(held.prompt_bytes, usage.prompt, held.asked, usage.completion)
+        if held.prompt_bytes:
+            self._estimates.of(call.model).note(held.prompt_bytes, usage.prompt, held.asked, usage.completion)
 
     def metrics(self) -> list[tuple[str, dict[str, str], float]]:
         """How calls were decided."""

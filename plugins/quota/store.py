@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from tailrace.plugins.quota.scripts import BEGIN, CLOSED, GIVE, OTHER_EPOCH, SEED, UNTOLD
+from tailrace.plugins.quota.waiting import within
 from tailrace.plugins.quota.windows import AT_ONCE, FOREVER, Clock, Window
 from tailrace.proxy.config import AtLeast, AtMost, Secret, setting
 
@@ -186,11 +187,7 @@ class Store:
         if not self.up:
             raise Away
         try:
-            async with asyncio.timeout(wait):
-                amount, left = await self._once(counter, window, held, need, least, parts)
-                if amount == OTHER_EPOCH:
-                    await self._meet()
-                    amount, left = await self._once(counter, window, held, need, least, parts)
+            amount, left = await within(wait, self._answer(counter, window, held, need, least, parts))
         except Exception as error:
             raise self._away(error) from error
         if amount == CLOSED:
@@ -200,6 +197,15 @@ class Store:
         if amount < 0:
             raise Away
         return Given(amount, max(0, left))
+
+    async def _answer(
+        self, counter: Counter, window: Window, held: int, need: int, least: int, parts: int
+    ) -> tuple[int, int]:
+        amount, left = await self._once(counter, window, held, need, least, parts)
+        if amount == OTHER_EPOCH:
+            await self._meet()
+            amount, left = await self._once(counter, window, held, need, least, parts)
+        return amount, left
 
     def _away(self, error: Exception) -> Away:
         if isinstance(error, Away):
