@@ -14,6 +14,7 @@ from tailrace.proxy.outcome import Usage
 from tailrace.proxy.tariff import Tariff
 
 _REMEMBERED: Final = 16384
+SHOWN: Final = ("requests", "tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Account:
     what: str
     shown: str
     """As clients read it: `100 requests per minute`."""
+    one: bool
+    """Whether every call counts as one."""
 
     @property
     def running(self) -> bool:
@@ -55,7 +58,7 @@ class Amounts:
 class Bounds:
     """The accounts of a caller and model, and what of a call is to be known for them."""
 
-    __slots__ = ("accounts", "counted", "identity", "money")
+    __slots__ = ("accounts", "counted", "identity", "money", "shown")
 
     def __init__(self, accounts: tuple[Account, ...], identity: Identity | None) -> None:
         self.accounts = accounts
@@ -63,6 +66,9 @@ class Bounds:
         self.money = any(account.what == "money" for account in accounts)
         self.counted = self.money or any("tokens" in account.what for account in accounts)
         """Whether it matters how many tokens a call has."""
+        of_each = ((what, tuple(account for account in accounts if account.what == what)) for what in SHOWN)
+        self.shown = tuple((what, found) for what, found in of_each if found)
+        """What answers tell, with the accounts that it is told of."""
 
 
 class Accounts:
@@ -96,7 +102,8 @@ def _accounts(limits: Sequence[Limit], identity: Identity | None, model: str) ->
                 lowest[name] = limit, Counter(name, limit.amount, per, limit.zone, limit.what, whom)
     for limit, counter in lowest.values():
         what = limit.what.replace("_", " ")
-        yield Account(counter, limit.what, f"{what} per {limit.per}" if limit.per else what)
+        one = limit.what.endswith("requests")
+        yield Account(counter, limit.what, f"{what} per {limit.per}" if limit.per else what, one)
 
 
 def _whom(limit: Limit, identity: Identity | None, model: str) -> Iterator[tuple[str, str]]:

@@ -8,12 +8,18 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from tailrace.plugins.quota.accounts import Account
+from tailrace.plugins.quota.accounts import SHOWN, Account
 from tailrace.plugins.quota.purse import Purse
 from tailrace.plugins.quota.windows import FOREVER
 from tailrace.proxy.fault import Reject
 
-_SHOWN: Final = ("requests", "tokens")
+_OPENAI: Final = {
+    what: tuple(f"x-ratelimit-{part}-{what}".encode() for part in ("limit", "remaining", "reset")) for what in SHOWN
+}
+_ANTHROPIC: Final = {
+    what: tuple(f"anthropic-ratelimit-{what}-{part}".encode() for part in ("limit", "remaining", "reset"))
+    for what in SHOWN
+}
 _RUNNING: Final = 1.0
 """Seconds after which a call may try again that only waits for others to end."""
 _LONGEST: Final = 86_400.0
@@ -33,30 +39,30 @@ def refusal(account: Account, wait: float) -> Reject:
     return Reject(429, "rate_limit_exceeded", text, retry_after=wait, kind="quota")
 
 
-def headers_of(accounts: Sequence[Account], purse: Purse, *, anthropic: bool) -> Iterator[tuple[bytes, bytes]]:
-    """Limit, rest and reset of the tightest limit on requests, and of that on tokens."""
-    for what in _SHOWN:
-        tightest: tuple[float, Account, int, float, float] | None = None
-        for account in accounts:
-            if account.what != what:
-                continue
-            left, resets, ends = purse.remaining(account.counter) or (account.counter.limit, 0.0, 0.0)
-            part = left / max(1, account.counter.limit)
-            if tightest is None or part < tightest[0]:
-                tightest = part, account, left, resets, ends
-        if tightest is None:
-            continue
-        _, account, left, resets, ends = tightest
-        if anthropic:
-            yield b"anthropic-ratelimit-%b-limit" % what.encode(), b"%d" % account.counter.limit
-            yield b"anthropic-ratelimit-%b-remaining" % what.encode(), b"%d" % left
-            if 0 < resets < FOREVER:
-                yield b"anthropic-ratelimit-%b-reset" % what.encode(), _moment(resets)
-        else:
-            yield b"x-ratelimit-limit-%b" % what.encode(), b"%d" % account.counter.limit
-            yield b"x-ratelimit-remaining-%b" % what.encode(), b"%d" % left
-            if 0 < resets < FOREVER:
-                yield b"x-ratelimit-reset-%b" % what.encode(), _duration(ends - time.monotonic())
+def headers_of(
+    shown: Sequence[tuple[str, Sequence[Account]]], purse: Purse, *, anthropic: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """Limit, rest and reset of the tightest limit on each thing that is shown."""
+    for what, accounts in shown:
+        tightest = accounts[0]
+        seen = purse.remaining(tightest.counter)
+        if len(accounts) > 1:
+            part = _part(tightest, seen)
+            for account in accounts[1:]:
+                its = purse.remaining(account.counter)
+                if _part(account, its) < part:
+                    tightest, seen, part = account, its, _part(account, its)
+        limit = tightest.counter.limit
+        left, resets, ends = seen or (limit, 0.0, 0.0)
+        of_limit, of_rest, of_reset = (_ANTHROPIC if anthropic else _OPENAI)[what]
+        yield of_limit, b"%d" % limit
+        yield of_rest, b"%d" % left
+        if 0 < resets < FOREVER:
+            yield of_reset, _moment(resets) if anthropic else _duration(ends - time.monotonic())
+
+
+def _part(account: Account, seen: tuple[int, float, float] | None) -> float:
+    return 1.0 if seen is None else seen[0] / max(1, account.counter.limit)
 
 
 def _moment(seconds: float) -> bytes:

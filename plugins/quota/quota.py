@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from tailrace.plugins.quota.accounts import Account, Accounts, Amounts
+from tailrace.plugins.quota.accounts import Account, Accounts, Amounts, Bounds
 from tailrace.plugins.quota.answers import headers_of, refusal
 from tailrace.plugins.quota.asking import Asking, Unanswered
 from tailrace.plugins.quota.demand import UNCOUNTED, Demand, demand_of
@@ -38,7 +38,7 @@ _ERRORS: Final = 400
 _UNKNOWN: Final = "Whether this caller's limits have room cannot be told at the moment."
 _UNPRICED: Final = "This caller has a budget in money, and no plugin before `quota` says what calls cost."
 _HELD: Final[Key[Reservation]] = Key("quota")
-_ACCOUNTS: Final[Key[Sequence[Account]]] = Key("quota accounts")
+_BOUNDS: Final[Key[Bounds]] = Key("quota bounds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class Quota(Plugin[Config]):
         accounts = bounds.accounts
         if not accounts or call.route.local is not None:
             return None
-        call[_ACCOUNTS] = accounts
+        call[_BOUNDS] = bounds
         tariff, demand = None, UNCOUNTED
         if bounds.counted:
             tariff = call.fact(Tariff)
@@ -190,8 +190,8 @@ class Quota(Plugin[Config]):
 
     def on_answer(self, call: Call, head: Head) -> None:
         """Say what is left."""
-        if _ACCOUNTS in call and self._asking is not None:
-            for name, value in headers_of(call[_ACCOUNTS], self._asking.purse, anthropic=call.route.anthropic):
+        if _BOUNDS in call and self._asking is not None:
+            for name, value in headers_of(call[_BOUNDS].shown, self._asking.purse, anthropic=call.route.anthropic):
                 head.set(name, value)
 
     def on_complete(self, call: Call, outcome: Outcome) -> None:

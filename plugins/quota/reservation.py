@@ -24,7 +24,7 @@ class Reservation:
 
     def take(self, account: Account) -> bool:
         """Take what the call needs of one account; False where its lease has not enough."""
-        amount = self.amounts.of(account.what, self.tariff)
+        amount = 1 if account.one else self.amounts.of(account.what, self.tariff)
         lease = self._purse.take(account.counter, amount)
         if lease is None:
             return False
