@@ -42,14 +42,14 @@ class Amounts:
     completion: int
     cached: int = 0
     requests: int = 1
-    """That have a price of their own."""
+    """0 where nothing is charged: nobody got an answer."""
 
     def of(self, what: str, tariff: Tariff | None) -> int:
         """The part that a limit on `what` counts."""
         if what in ("requests", "concurrent_requests"):
             return 1
         if what == "money":
-            if tariff is None:
+            if tariff is None or not self.requests:
                 return 0
             return tariff.charge(Usage(self.prompt, self.completion, self.cached), self.requests)
         return self.prompt + self.completion

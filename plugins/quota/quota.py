@@ -15,13 +15,12 @@ from tailrace.plugins.quota.asking import Asking, Unanswered
 from tailrace.plugins.quota.demand import UNCOUNTED, Demand, demand_of
 from tailrace.plugins.quota.estimates import Estimates
 from tailrace.plugins.quota.part import part
-from tailrace.plugins.quota.reservation import Reservation
+from tailrace.plugins.quota.reservation import Reservation, unstated
 from tailrace.plugins.quota.store import StoreSettings
 from tailrace.proxy.config import AtLeast, AtMost, Secret, setting
 from tailrace.proxy.fault import Reject, Whose
 from tailrace.proxy.identity import Identity
 from tailrace.proxy.limit import Limit
-from tailrace.proxy.outcome import Ending
 from tailrace.proxy.plugin import Key, Needs, Plugin
 from tailrace.proxy.tariff import Tariff
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from tailrace.proxy.reply import Reply
 
 _TURNS: Final = 8
-_ERRORS: Final = 400
 _UNKNOWN: Final = "Whether this caller's limits have room cannot be told at the moment."
 _UNPRICED: Final = "This caller has a budget in money, and no plugin before `quota` says what calls cost."
 _HELD: Final[Key[Reservation]] = Key("quota")
@@ -61,7 +59,7 @@ class Config:
     )
     ledger: Secret | None = setting(
         default=None,
-        help="where the ledger's records are, as `billing` has it: a PostgreSQL URL; without it, SQLite beside the log",
+        help="where the ledger's records are, the `sink` of `billing`; without it, SQLite in the state folder",
         why="read only where the memory of what was spent is lost",
     )
     unbounded: Annotated[int, AtLeast(1)] = setting(
@@ -203,12 +201,16 @@ class Quota(Plugin[Config]):
         if not any(attempt.sent_ns for attempt in call.tries) and not call.source:
             held.settle(None)
             return
+        # Another model may have been asked in the end, at another price.
+        held.tariff = call.fact(Tariff) or held.tariff
         if usage is None:
-            held.settle(_unstated(held.amounts, outcome))
+            held.settle(unstated(held, outcome))
             return
-        held.settle(Amounts(usage.prompt, usage.completion, usage.cached))
-        if held.prompt_bytes:
-            self._estimates.of(call.model).note(held.prompt_bytes, usage.prompt, held.asked, usage.completion)
+        prompt = usage.prompt or (held.likely_prompt if usage.estimated else 0)
+        held.settle(Amounts(prompt, usage.completion, usage.cached))
+        if held.prompt_bytes and not usage.estimated:
+            learned = self._estimates.of(call.model)
+            learned.note(held.prompt_bytes, usage.prompt, held.asked, usage.completion)
 
     def metrics(self) -> list[tuple[str, dict[str, str], float]]:
         """How calls were decided."""
@@ -218,12 +220,3 @@ class Quota(Plugin[Config]):
             ("unknown_total", {}, self.unknown),
             *(("refused_total", {"what": what}, count) for what, count in self.refused.items()),
         ]
-
-
-def _unstated(most: Amounts, outcome: Outcome) -> Amounts:
-    """What a call counts as whose engine has not said what it used."""
-    if outcome.first_content_ns or outcome.status < _ERRORS:
-        return most
-    if outcome.ending in (Ending.CLIENT_GONE, Ending.DEADLINE):
-        return Amounts(most.prompt, 0)  # the engine was at work on it
-    return Amounts(0, 0, requests=0)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tailrace.plugins.quota.accounts import Account, Amounts
 from tailrace.plugins.quota.purse import Lease, Purse
+from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.tariff import Tariff
 
+_ERRORS: Final = 400
+_BYTES_OF_TOKEN: Final = 4
+"""Where nothing is known but bytes; English text has about as many."""
 Taken = tuple[Account, Lease, int]
 
 
@@ -21,6 +27,11 @@ class Reservation:
         self.tariff = tariff
         self.asked: int | None = None
         self.prompt_bytes = 0
+
+    @property
+    def likely_prompt(self) -> int:
+        """The tokens of a prompt that no engine has counted."""
+        return min(self.amounts.prompt, max(1, self.prompt_bytes // _BYTES_OF_TOKEN))
 
     def take(self, account: Account) -> bool:
         """Take what the call needs of one account; False where its lease has not enough."""
@@ -45,3 +56,14 @@ class Reservation:
         for _, lease, amount in self._taken:
             self._purse.settle(lease, amount, 0)
         self._taken.clear()
+
+
+def unstated(held: Reservation, outcome: Outcome) -> Amounts:
+    """What a call counts as whose engine has not said what it used."""
+    if outcome.status < _ERRORS or outcome.first_content_ns:
+        written = outcome.delivered_bytes // _BYTES_OF_TOKEN
+        return Amounts(held.likely_prompt, min(held.amounts.completion, written))
+    if outcome.ending in (Ending.CLIENT_GONE, Ending.DEADLINE):
+        # The engine was at work on it, but nobody has got anything that could be charged.
+        return Amounts(held.likely_prompt, 0, requests=0)
+    return Amounts(0, 0, requests=0)
