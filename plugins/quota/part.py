@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tailrace.plugins.quota.authority import Authority
 from tailrace.plugins.quota.spend import Down, Spend
@@ -15,6 +15,7 @@ from tailrace.plugins.quota.stocks import Full
 from tailrace.plugins.quota.store import GATHERED, RENEW, Away, Given, Store, StoreSettings, Untold, connected
 from tailrace.plugins.quota.terms import Counter, Exhausted, Granted, Short, told
 from tailrace.plugins.quota.windows import AT_ONCE, Clock, Window
+from tailrace.proxy.config import Secret
 from tailrace.proxy.control import Refused
 from tailrace.proxy.ground import Places
 from tailrace.proxy.plugin import AnyPlugin
@@ -25,11 +26,24 @@ _IDLE: Final = 2.0
 _LATELY: Final = 2.0
 
 
+class _Config(Protocol):
+    """What of the plugin's configuration matters here."""
+
+    @property
+    def store(self) -> StoreSettings | None:
+        """The store that divides limits between hosts."""
+
+    @property
+    def ledger(self) -> Secret | None:
+        """The ledger's sink; None for the one beside its log."""
+
+
 class Part:
     """The authority of this host, as `HostPart`; a store, where there is one, divides the limits between hosts."""
 
-    def __init__(self, authority: Authority, store: Store | None, spend: Spend) -> None:
+    def __init__(self, authority: Authority, store: Store | None, spend: Spend, config: _Config | None = None) -> None:
         self.authority = authority
+        self._config = config
         self._store = store
         self._spend = spend
         self._renewed = 0.0
@@ -129,7 +143,11 @@ class Part:
         self.authority.left(seat)
 
     async def follow(self, plugin: AnyPlugin) -> None:
-        """Limits travel with each question."""
+        """Limits travel with each question; the store stays as it is, as hosts must not differ in it."""
+        config = plugin.config
+        old, self._config = self._config, config
+        if old is not None and (config.store, config.ledger) != (old.store, old.ledger):
+            log.warning("quota: another `store` or `ledger` is taken up by the next start, the present one stays")
 
     def unready(self) -> Sequence[str]:
         """Limits never keep traffic away from a host."""
@@ -204,8 +222,9 @@ def _counter(fields: Sequence[Any]) -> Counter:
 
 
 @asynccontextmanager
-async def part(places: Places, settings: StoreSettings | None, ledger: str | None) -> AsyncIterator[Part]:
-    """The part while the host serves; `ledger` is the URL of the ledger's sink, None for the one beside its log."""
+async def part(places: Places, config: _Config) -> AsyncIterator[Part]:
+    """The part while the host serves."""
+    settings, ledger = config.store, None if config.ledger is None else config.ledger.reveal()
     clock = Clock()
     async with AsyncExitStack() as stack:
         authority = Authority(places.shared / "quota", clock, divided=settings is not None)
@@ -216,7 +235,7 @@ async def part(places: Places, settings: StoreSettings | None, ledger: str | Non
         spend = Spend(ledger, places.state)
         if store is not None:
             store.ledger = spend.own
-        here = Part(authority, store, spend)
+        here = Part(authority, store, spend, config)
         sweeping = asyncio.ensure_future(here.sweep())
         try:
             yield here

@@ -65,7 +65,8 @@ class Purse:
         # How many questions about a counter are under way: a slot that an answer may be about is not given up.
         self._asked: dict[str, int] = {}
         self._exhausted: dict[str, Exhausted] = {}
-        self._said_at: dict[str, float] = {}
+        # When that was said, and of what limit.
+        self._said: dict[str, tuple[float, int]] = {}
 
     def take(self, counter: Counter, amount: int) -> Lease | None:
         """Spend from memory; None where the lease has not enough, or its window is over."""
@@ -123,11 +124,11 @@ class Purse:
             lease.filling = False
         if isinstance(answer, Granted):
             self._exhausted.pop(name, None)
-            self._said_at.pop(name, None)
+            self._said.pop(name, None)
             self._fill(lease, counter, answer)
         elif answer is not None:
             self._exhausted[name] = answer
-            self._said_at[name] = self._now()
+            self._said[name] = self._now(), counter.limit
             if lease is not None:
                 lease.low = 0
 
@@ -168,12 +169,13 @@ class Purse:
         if said is None:
             return False
         now = self._now()
-        if now >= said.ends:
+        said_at, limit = self._said[counter.name]
+        if now >= said.ends or counter.limit > limit:
             self._forget(counter.name)
             return False
         if not said.frees and not said.left:
             return True
-        return now - self._said_at[counter.name] < FRESH and amount > self.available(counter)
+        return now - said_at < FRESH and amount > self.available(counter)
 
     def sweep(self) -> None:
         """Give back what lies idle and the slots of windows that are over; ask for the next ones of those in use."""
@@ -192,12 +194,12 @@ class Purse:
             if lease.open and now >= lease.ends - AHEAD and name not in self._next and now - lease.used_at < _RECENT:
                 self._refill(lease, lease.resets)
         for name, said in list(self._exhausted.items()):
-            if now >= said.ends or now - self._said_at[name] > IDLE:
+            if now >= said.ends or now - self._said[name][0] > IDLE:
                 self._forget(name)
 
     def _forget(self, name: str) -> None:
         self._exhausted.pop(name, None)
-        self._said_at.pop(name, None)
+        self._said.pop(name, None)
 
     def _turn(self, lease: Lease, now: float) -> Lease | None:
         """The window of a lease is over: the next one's, where it is there."""

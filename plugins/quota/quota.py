@@ -91,8 +91,7 @@ class Quota(Plugin[Config]):
 
     def host_part(self, places: Places) -> AbstractAsyncContextManager[HostPart]:
         """The authority of this host."""
-        ledger = self.config.ledger
-        return part(places, self.config.store, None if ledger is None else ledger.reveal())
+        return part(places, self.config)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -199,5 +200,29 @@ def test_LIM_09_a_clock_that_is_set_locks_nobody_out_and_gives_nothing_away(
             assert [got.status for got in (*before, *after)] == [200] * 10 + [429]
             resets = [seconds(got.header("x-ratelimit-reset-requests")) for got in (before[-1], after[0])]
             assert abs(resets[0] - resets[1]) < 5
+
+    run(body())
+
+
+def test_LIM_12_limits_of_a_key_are_added_lowered_raised_and_removed_in_the_middle(tmp_path: Path) -> None:
+    def of(*limits: tuple[int, str, str]) -> list[dict[str, Any]]:
+        return [{"requests": amount, "per": per, "zone": zone} for amount, per, zone in limits]
+
+    async def body() -> None:
+        async with limited(tmp_path, "[]") as s:
+
+            async def statuses(count: int, *limits: tuple[int, str, str]) -> list[int]:
+                return [(await s.ask(key="k", limits=of(*limits))).status for _ in range(count)]
+
+            old = (100, "total", "UTC")
+            assert await statuses(6, old) == [200] * 6
+            # A window that is new to an old key begins at nothing.
+            assert await statuses(4, old, (3, "day", "UTC")) == [200] * 3 + [429]
+            assert await statuses(1, old, (2, "day", "UTC")) == [429]
+            assert await statuses(3, old, (5, "day", "UTC")) == [200] * 2 + [429]
+            assert await statuses(2, old) == [200] * 2
+            assert await statuses(1, old, (5, "day", "UTC")) == [429]
+            assert await statuses(1, old, (1, "day", "Asia/Tokyo")) == [200]
+            assert await statuses(1, (9, "total", "UTC")) == [429]
 
     run(body())

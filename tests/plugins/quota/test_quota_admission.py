@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from driven import Driven, DrivenCall, asking, driven
@@ -40,6 +41,47 @@ def test_with_leases_held_admission_ends_at_its_first_step(tmp_path: Path) -> No
                     coroutine.send(None)
                 s.complete(call, 30, 20)
             assert s.quota.waited == 1
+
+    run(body())
+
+
+def test_a_silent_authority_is_not_noticed_while_leases_last(tmp_path: Path) -> None:
+    who = Identity(key="k", tenant="t", limits=(Limit("requests", 1000, "day"),))
+
+    async def body() -> None:
+        async with driven(tmp_path, unknown="closed") as s:
+            await s.admit(DrivenCall(asking(1, 1), who))
+            heard = asyncio.Event()
+            answer = s.part.answer
+
+            async def late(*question: Any) -> Any:
+                await heard.wait()
+                return await answer(*question)
+
+            s.part.answer = late  # type: ignore[method-assign]
+            at_once = 0
+            while True:
+                coroutine = s.quota.on_request(DrivenCall(asking(1, 1), who))  # type: ignore[arg-type]
+                try:
+                    coroutine.send(None)
+                except StopIteration:
+                    at_once += 1
+                else:
+                    coroutine.close()
+                    break
+                await asyncio.sleep(0)
+            assert at_once > 200
+            statuses = set()
+            for _ in range(20):
+                with pytest.raises(Reject) as refused:
+                    await s.admit(DrivenCall(asking(1, 1), who))
+                statuses.add(refused.value.fault.status)
+            assert statuses == {503}
+            # However often it was asked meanwhile, it hears of it once or twice.
+            assert len(s.quota._asking._asked) <= 2  # type: ignore[union-attr]
+            heard.set()
+            await asyncio.sleep(0.01)
+            await s.admit(DrivenCall(asking(1, 1), who))
 
     run(body())
 
