@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import Enum, Flag, auto
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
@@ -78,7 +78,6 @@ class Watch(Protocol):
         """See how the stream ended; called exactly once."""
 
 
-@runtime_checkable
 class Edit(Protocol):
     """A tap that may change, hold back or add events."""
 

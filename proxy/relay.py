@@ -25,13 +25,16 @@ async def relay(call: Call, attempt: Attempt) -> Outcome:
     if client.started and not attempt.streaming:
         # A heartbeat has begun an event stream, and this is none.
         raise Failed(bad_answer("it is no event stream"))
-    taps = Taps.of(call, head) if call.chain.taps else None
+    whole = attempt.ended and not attempt.streaming
+    taps = Taps.of(call, head, whole=whole) if call.chain.taps else None
     if taps is not None and not attempt.streaming and not attempt.ended and taps.need_whole:
         raise Failed(bad_answer("it is too large for its model to be renamed"))
     if not client.started:
         call.answer(head)
-    if attempt.ended and not attempt.streaming:
+    if whole:
         body = attempt.held[0] if len(attempt.held) == 1 else b"".join(attempt.held)
+        if call.harvest is not None:
+            body = call.harvest.body(body)
         if taps is not None:
             body = taps.body(body, head.status)
         if call.chain.pipeline.on_ending:

@@ -28,7 +28,7 @@ async def send_reply(call: Call, reply: Reply) -> Outcome:
         raise Failed(bad_answer("it is no event stream"))
     call.source = reply.source
     call.usage = reply.usage
-    taps = Taps.of(call, head)
+    taps = Taps.of(call, head, whole=True)
     if not client.started:
         call.answer(head)
     if isinstance(reply.body, bytes):

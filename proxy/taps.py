@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard, cast
 
 import orjson
 from tailrace.proxy.fault import FAILURES, INTERNAL, Failed, Reject
@@ -58,12 +58,20 @@ class Taps:
         self._heard_at = 0.0
 
     @classmethod
-    def of(cls, call: Call, head: Head) -> Taps | None:
-        """The core's own taps and those that plugins want, or None where there are none."""
-        call.taps = taps = cls(call)
-        if call.harvest is not None:
-            taps._add(call.harvest, None)
+    def of(cls, call: Call, head: Head, *, whole: bool = False) -> Taps | None:
+        """The core's own taps and those that plugins want, or None where there are none.
+
+        Of a `whole` answer, or one of its own, the core needs no tap for what plugins need of engines.
+        """
         pipeline = call.chain.pipeline
+        entry = call.entry
+        renames = entry is not None and entry.rename
+        if not pipeline.on_stream and not renames and (whole or call.harvest is None):
+            return None
+        call.taps = taps = cls(call)
+        if call.harvest is not None and not whole:
+            taps._edits.append(call.harvest)
+            taps._of_edits.append(None)
         for on_stream in pipeline.on_stream:
             try:
                 tap = on_stream(call, head)
@@ -71,19 +79,18 @@ class Taps:
                     taps._add(tap, pipeline.owners[on_stream])
             except FAILURES as error:
                 go_on_without(call, pipeline.owners[on_stream], "on_stream", error)
-        entry = call.entry
-        if entry is not None and entry.rename:
+        if entry is not None and renames:
             taps._add(Rename(orjson.dumps(entry.name)), None)
         if not taps._edits and not taps._watches:
             call.taps = None
         return call.taps
 
     def _add(self, tap: Watch | Edit, link: Link | None) -> None:
-        if isinstance(tap, Edit):
+        if _edits(tap):
             self._edits.append(tap)
             self._of_edits.append(link)
         else:
-            self._watches.append(tap)
+            self._watches.append(cast("Watch", tap))
             self._of_watches.append(link)
 
     @property
@@ -243,6 +250,11 @@ class Taps:
         except FAILURES as failure:
             return failure
         return None
+
+
+def _edits(tap: Watch | Edit) -> TypeGuard[Edit]:
+    """Whether a tap changes things; asking the protocol itself takes longer than all else that a call needs of it."""
+    return getattr(tap, "body", None) is not None
 
 
 class Deaf:
