@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from tailrace.plugins.quota.terms import Counter
 from tailrace.plugins.quota.windows import AT_ONCE
 from tailrace.proxy.identity import Identity
 from tailrace.proxy.limit import Limit
-from tailrace.proxy.outcome import Usage
-from tailrace.proxy.tariff import Tariff
+from tailrace.proxy.tariff import Tariff, charge
 
 _REMEMBERED: Final = 16384
 SHOWN: Final = ("requests", "tokens")
@@ -27,15 +26,11 @@ class Account:
     """As clients read it: `100 requests per minute`."""
     one: bool
     """Whether every call counts as one."""
-
-    @property
-    def running(self) -> bool:
-        """Whether the end of the call gives all of it back."""
-        return self.counter.per == AT_ONCE
+    running: bool
+    """Whether the end of the call gives all of it back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Amounts:
+class Amounts(NamedTuple):
     """What a call takes, or has used."""
 
     prompt: int
@@ -51,7 +46,7 @@ class Amounts:
         if what == "money":
             if tariff is None or not self.requests:
                 return 0
-            return tariff.charge(Usage(self.prompt, self.completion, self.cached), self.requests)
+            return charge(tariff.rates, self.prompt, self.cached, self.completion, self.requests)
         return self.prompt + self.completion
 
 
@@ -103,7 +98,7 @@ def _accounts(limits: Sequence[Limit], identity: Identity | None, model: str) ->
     for limit, counter in lowest.values():
         what = limit.what.replace("_", " ")
         one = limit.what.endswith("requests")
-        yield Account(counter, limit.what, f"{what} per {limit.per}" if limit.per else what, one)
+        yield Account(counter, limit.what, f"{what} per {limit.per}" if limit.per else what, one, limit.per is None)
 
 
 def _whom(limit: Limit, identity: Identity | None, model: str) -> Iterator[tuple[str, str]]:

@@ -47,8 +47,14 @@ class Reservation:
         """The call is over and has used so much, None where no worker has seen it: then it takes nothing."""
         taken, self._taken = self._taken, None
         for account, lease, amount in taken or ():
-            spent = 0 if used is None or account.running else used.of(account.what, self.tariff)
-            self._purse.settle(lease, amount, spent)
+            if used is None or account.running:
+                spent = 0
+            elif account.one:
+                spent = 1
+            else:
+                spent = used.of(account.what, self.tariff)
+            if spent != amount:
+                self._purse.settle(lease, amount, spent)
 
     def give_back(self) -> None:
         """Let go of what was taken so far, to try again with less, or not at all."""
