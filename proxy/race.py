@@ -101,7 +101,7 @@ class Race(Signal[Attempt]):
                 attempt.worker.strict = True
                 if self._start("retry", Target(worker=attempt.worker), fresh=False):
                     return
-            target = self._next(fault)
+            target = self._next(attempt, fault)
             fresh = fault.kind == "connection_lost"
             if target is not None and self._allowed("retry") and self._start("retry", target, fresh=fresh):
                 return
@@ -110,7 +110,7 @@ class Race(Signal[Attempt]):
         if not self._running:
             self._give_up()
 
-    def _next(self, fault: Fault) -> Target | None:
+    def _next(self, attempt: Attempt, fault: Fault) -> Target | None:
         for next_target in self._call.chain.pipeline.next_target:
             try:
                 target = next_target(self._call, self._call.tries, fault)
@@ -119,10 +119,19 @@ class Race(Signal[Attempt]):
                 continue
             if target is not None:
                 return target
-        if not fault.sent and not self._unsent_retries:
+        # What a worker refused by itself it would refuse again: only another one may still be in time.
+        if not fault.sent and not self._unsent_retries and (not attempt.status or self._others()):
             self._unsent_retries += 1
             return Target()
         return None
+
+    def _others(self) -> bool:
+        """Whether there is a worker that has not been asked yet."""
+        call = self._call
+        if call.pinned is not None or call.entry is None:
+            return False
+        tried = [attempt.worker for attempt in call.tries]
+        return any(worker not in tried for worker in call.entry.candidates)
 
     def _allowed(self, why: str) -> bool:
         call = self._call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes import CHAT, GOOD, PATH, RawClient, Upstream, gateway, json_answer, run, yaml_for
+from fakes import CHAT, GOOD, PATH, RawClient, Upstream, decoded, gateway, json_answer, run, yaml_for
 from tailrace.proxy.hop import AROUND, HEADER, STEP, HopKey
 
 KEY = "a-key-that-hops-share"
@@ -88,6 +88,42 @@ def test_HDG_05_a_further_attempt_says_its_number():
             assert set(said) <= {None, "2"}
             assert said.count("2") == len(refuses.requests)
             assert not any(request.header("x-tailrace-attempt") for request in refuses.requests)
+
+    run(body())
+
+
+def test_a_call_that_the_only_worker_refused_is_not_sent_to_it_again():
+    refusal = json_answer(
+        {"error": {"message": "busy", "code": "worker_overloaded"}},
+        503,
+        b"retry-after: 7\r\nx-tailrace-load: running=1;waiting=1;kv=0.00;unsent\r\n",
+    )
+
+    async def body():
+        async with Upstream(refusal) as refuses:
+            async with gateway(yaml_for(refuses)) as process, RawClient(process.doors[0].shown) as client:
+                answer = await client.post(PATH, CHAT)
+                assert (answer.status, answer.header("retry-after")) == (503, "7")
+                assert answer.json()["error"]["code"] == "worker_overloaded"
+            assert len(refuses.requests) == 1
+
+    run(body())
+
+
+def test_a_stored_response_is_not_asked_for_twice_where_its_worker_refuses():
+    made = json_answer({"id": "resp_1", "object": "response", "output": []})
+    refusal = json_answer(
+        {"error": {"message": "busy"}}, 503, b"x-tailrace-load: running=1;waiting=1;kv=0.00;unsent\r\n"
+    )
+    ask = {"model": "m", "input": "hi"}
+
+    async def body():
+        async with Upstream(made, refusal) as maker, Upstream(refusal) as other:
+            async with gateway(yaml_for(maker)) as process, RawClient(process.doors[0].shown) as client:
+                assert (await client.post("/v1/responses", ask)).status == 200
+                await process.load(decoded(yaml_for(maker, other)))
+                assert (await client.post("/v1/responses", {**ask, "previous_response_id": "resp_1"})).status == 503
+            assert (len(maker.requests), len(other.requests)) == (2, 0)
 
     run(body())
 
