@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hosts import REQUESTS, Host, Time
+from hosts import REQUESTS, SMALL, Host, Time
 from tailrace.plugins.quota.purse import AHEAD, IDLE
 from tailrace.plugins.quota.terms import Counter, Granted
 
@@ -96,4 +96,14 @@ def test_LIM_12_a_new_window_or_zone_begins_at_nothing(tmp_path: Path) -> None:
     assert one.spend(zoned, 10**12)
     assert one.spend(whole, 10**11)
     assert not one.spend(whole, 1)
+    host.close()
+
+
+def test_LIM_12_a_process_that_was_refused_without_a_lease_asks_again_once_the_limit_is_raised(tmp_path: Path) -> None:
+    host = Host(tmp_path, Time(), 2)
+    one, other = host.processes
+    assert sum(one.spend(SMALL, 1) for _ in range(9)) == 7
+    assert not other.spend(SMALL, 1)
+    assert other.purse.refuses(SMALL, 1)
+    assert other.spend(Counter(SMALL.name, 9, "minute"), 1)
     host.close()

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hosts import ALL, CALLS, MONEY, REQUESTS, SMALL, Host, Process, Time
 from tailrace.plugins.quota.authority import Authority
+from tailrace.plugins.quota.book import Book
 from tailrace.plugins.quota.purse import FRESH, IDLE
-from tailrace.plugins.quota.terms import Counter, Exhausted, Granted
+from tailrace.plugins.quota.terms import Counter, Exhausted, Granted, Short
 from tailrace.plugins.quota.windows import AT_ONCE
 
 
@@ -119,3 +120,19 @@ def test_a_limit_lowered_and_raised_while_it_is_in_use(tmp_path: Path) -> None:
     lowered = Counter(SMALL.name, 3, "minute")
     assert isinstance(host.authority.lease(process.book.path.name, lowered, 1), Exhausted)
     host.close()
+
+
+def test_who_fills_up_asks_the_store_before_a_call_has_to(tmp_path: Path) -> None:
+    time = Time()
+    authority = Authority(tmp_path, time.clock(), divided=True)
+    book = Book.create(tmp_path)
+    authority.join(0, book.path.name)
+    window = authority.window(REQUESTS)
+    assert isinstance(authority.lease(book.path.name, REQUESTS, 1), Short)
+    authority.hold(REQUESTS, window, 10)
+    assert isinstance(authority.lease(book.path.name, REQUESTS, 10), Granted)
+    assert isinstance(authority.lease(book.path.name, REQUESTS, 0, 0), Short)
+    authority.hold(REQUESTS, window, 990)
+    assert isinstance(authority.lease(book.path.name, REQUESTS, 0, 0), Granted)
+    book.close(remove=True)
+    authority.close_books()
