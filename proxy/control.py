@@ -33,6 +33,8 @@ class Start:
     """The file the configuration came from; relative paths in it are looked up next to it."""
     text: str
     sockets: tuple[int, ...]
+    tenure: dict[str, Any]
+    """What the sockets were opened for, and what else no reload changes: a Tenure in plain."""
     index: int
     count: int
     generation: int

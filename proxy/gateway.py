@@ -29,6 +29,7 @@ from tailrace.proxy.role import Seat
 from tailrace.proxy.service import Service
 from tailrace.proxy.settings import Gateway, PoolSettings, Relay, state_folder
 from tailrace.proxy.share import Board, Share
+from tailrace.proxy.tenure import Tenure
 from tailrace.proxy.watch.adapters import list_adapters
 from tailrace.proxy.watch.fleet_watch import FleetWatch
 
@@ -51,6 +52,7 @@ class RelayProcess(Generic[SettingsT]):
         self.births = Births(-1 if seat is None else seat.births)
         self.doors: list[Door] = []
         self.pools: dict[str, Pool] = {}
+        self._tenure = Tenure.of(settings) if seat is None or seat.tenure is None else seat.tenure
         self._generation = seat.generation - 1 if seat is not None else 0
         self._holdings: Holdings | None = None
         self._seat = 0 if seat is None else seat.index
@@ -116,8 +118,8 @@ class RelayProcess(Generic[SettingsT]):
         self.service.use(staged.chain, old)
 
     async def open(self, sockets: Sequence[socket.socket]) -> None:
-        """Accept connections on listening sockets, one for each listener of the settings."""
-        for listener, sock in zip(self.settings.listen, sockets, strict=True):
+        """Accept connections on listening sockets, one for each listener of the tenure."""
+        for listener, sock in zip(self._tenure.listen, sockets, strict=True):
             door = Door(self.service, listener, sock)
             await door.open()
             self.doors.append(door)

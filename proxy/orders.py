@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tailrace.proxy.configuration import Configuration, restart_needed
 from tailrace.proxy.control import Start
+from tailrace.proxy.tenure import Tenure
 
 
 class Orders:
@@ -22,6 +23,7 @@ class Orders:
         self.restart_needed_for: list[str] = []
         self.drained: set[str] = set()
         self._at_start = configuration.settings
+        self.tenure = Tenure.of(configuration.settings)
 
     def adopt(self, configuration: Configuration) -> None:
         """A configuration is in force from now on."""
@@ -48,6 +50,7 @@ class Orders:
             name=self.configuration.name,
             text=self.configuration.text,
             sockets=sockets,
+            tenure=self.tenure.plain(),
             index=index,
             count=count,
             generation=self.generation,

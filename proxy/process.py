@@ -27,6 +27,7 @@ from tailrace.proxy.pipeline import ChainError
 from tailrace.proxy.role import Process, Role, Seat, Staged
 from tailrace.proxy.roll import described
 from tailrace.proxy.stall import Watchdog
+from tailrace.proxy.tenure import Tenure
 
 log = logging.getLogger("tailrace")
 TLS_LOOK = 2.0
@@ -81,6 +82,7 @@ class Occupant:
             metrics=start.metrics,
             board=start.board,
             births=start.births,
+            tenure=Tenure.from_plain(start.tenure),
             host_unready=start.host_unready,
             ask=self._ask_host,
         )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.fleet import Worker
     from tailrace.proxy.ground import Ask
     from tailrace.proxy.service import Service
+    from tailrace.proxy.tenure import Tenure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,8 @@ class Seat:
     """Asks a plugin's part that runs once on this host; None outside a supervisor."""
     births: int = -1
     """File descriptor of the table of response ids that all processes share; -1 outside a supervisor."""
+    tenure: Tenure | None = None
+    """What no reload changes; None where it begins with the settings."""
     host_unready: Sequence[str] = ()
     """Why the whole host should get no new traffic, as far as its supervisor knows."""
 
@@ -85,4 +88,4 @@ class Role(Protocol):
         """Raise ChainError for what is wrong with decoded settings; opens and starts nothing."""
 
     async def open(self, settings: Any, sockets: Sequence[socket.socket], seat: Seat) -> Process:
-        """Start to serve on listening sockets, one for each entry of `settings.listen`."""
+        """Start to serve on listening sockets, one for each listener of the seat's tenure, else of the settings."""

@@ -1,0 +1,86 @@
+"""What waits for a restart waits in every process: also in those that replace others after a reload."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import orjson
+from certificates import Authority
+from fakes import CHAT, GOOD, PATH, RawClient, Upstream, run, yaml_for
+from served import QUICK, Served, engine, serving
+from tailrace.proxy.listener import Listener, ServerTls
+from tailrace.proxy.tenure import Tenure
+
+LISTEN = "listen: [127.0.0.1:0]"
+
+
+async def replace_all(it: Served, wanted: int) -> None:
+    """Kill one process after the other; each comes back before the next one goes."""
+    for pid in it.processes:
+        os.kill(pid, signal.SIGKILL)
+        while pid in it.processes or not await serve(it, wanted):
+            assert not [line for line in it.log if "cannot be replaced" in line]
+            await asyncio.sleep(0.02)
+
+
+async def serve(it: Served, wanted: int) -> bool:
+    return bool((await it.get("/readyz")).json()["processes"] == {"serving": wanted, "wanted": wanted})
+
+
+def test_processes_that_are_replaced_keep_the_listeners_of_the_start(tmp_path: Path) -> None:
+    changed = (
+        "listen: [127.0.0.1:0, 127.0.0.1:1]",
+        "listen: [{address: '127.0.0.1:0', proxy_protocol: true}]",
+        f"listen: ['unix:{tmp_path}/other.sock']",
+    )
+
+    async def body() -> None:
+        async with (
+            Upstream(engine(GOOD)) as upstream,
+            serving(tmp_path, yaml_for(upstream, more=QUICK + "processes: 2\n")) as it,
+        ):
+            first = it.file.read_text()
+            for number, listen in enumerate(changed):
+                it.file.write_text(first.replace(LISTEN, listen))
+                it.signal(signal.SIGHUP)
+                await it.generation(number + 2)
+                await replace_all(it, 2)
+                for _ in range(4):
+                    async with RawClient(it.url) as client:
+                        assert (await client.post(PATH, CHAT)).status == 200
+            assert (await it.get("/admin/config")).json()["restart_needed_for"] == ["listen"]
+
+    run(body())
+
+
+def test_a_replaced_process_keeps_its_certificate_and_reads_it_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        authority = Authority(tmp_path)
+        pair = authority.issue("server")
+        tls = f"listen: [{{address: '127.0.0.1:0', tls: {{cert: '{pair.cert}', key: '{pair.key}'}}}}]"
+        async with Upstream(engine(GOOD)) as upstream:
+            yaml = yaml_for(upstream, more=QUICK)
+            async with serving(tmp_path, yaml.replace(LISTEN, tls)) as it:
+                it.file.write_text(it.file.read_text().replace(tls, LISTEN))
+                it.signal(signal.SIGHUP)
+                await it.generation(2)
+                await replace_all(it, 1)
+                authority.issue("server")
+                await it.until("certificate read again")
+                async with RawClient(it.url, tls=authority.trusting()) as client:
+                    assert (await client.post(PATH, CHAT)).status == 200
+
+    run(body())
+
+
+def test_a_tenure_travels_whole() -> None:
+    listen = (
+        Listener(address="unix:/run/a.sock", trusted_proxies=("unix", "10.0.0.0/8")),
+        Listener(address="[::]:443", tls=ServerTls(cert=Path("/c"), key=Path("/k")), proxy_protocol=True),
+        Listener(address="0.0.0.0:8443", tls=ServerTls(cert=Path("/c"), key=Path("/k"), client_ca=Path("/ca"))),
+    )
+    tenure = Tenure(listen=listen)
+    assert Tenure.from_plain(orjson.loads(orjson.dumps(tenure.plain()))) == tenure
