@@ -141,7 +141,8 @@ class Asking:
         """Give back what lies idle and ask for what the next window needs, for as long as the process serves."""
         while True:
             await asyncio.sleep(_SWEEP)
-            self.purse.sweep()
+            for _ in self.purse.sweeping():
+                await asyncio.sleep(0)
 
     async def leave(self) -> None:
         """End: whatever was not spent is given back."""

@@ -7,12 +7,13 @@ process: the next authority finds the books and the stocks, and goes on.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from pathlib import Path
 from typing import Final
 
 from tailrace.plugins.quota.book import BEGINS, COUNTER, GRANTED, RETURNED, SLOTS, SPENT, SUFFIX, WIDTH, Book, mark_of
-from tailrace.plugins.quota.stocks import CLOSED, HELD, PASSING, SEEDED, Stocks
+from tailrace.plugins.quota.stocks import CLOSED, HELD, PASSING, SEEDED, Full, Stocks
 from tailrace.plugins.quota.terms import Counter, Exhausted, Granted, Short
 from tailrace.plugins.quota.windows import AT_ONCE, FOREVER, Clock, Window, window_at
 
@@ -50,8 +51,10 @@ class Authority:
         # Processes of an earlier supervisor, which finish their calls.
         self._foreign: dict[str, Desk] = {}
         self._leases: dict[Place, dict[Desk, int]] = {}
-        # Where a store divides limits: what each place is called there, and when it was last asked for.
+        # Where a store divides limits: what each place is called there and when it was last asked for, the latest at
+        # the end; and those of which everything that could be was let go.
         self._asked: dict[Place, tuple[Counter, Window, float]] = {}
+        self._resting: dict[Place, tuple[Counter, Window]] = {}
         for path in sorted(folder.glob(f"*{SUFFIX}")):
             self._find(path)
 
@@ -108,6 +111,8 @@ class Authority:
         place = mark, window.begins
         entry = self._entry(mark, window, passing=counter.per == AT_ONCE)
         if self._divided:
+            self._asked.pop(place, None)
+            self._resting.pop(place, None)
             self._asked[place] = counter, window, self._clock.now()
         leases = self._leases.setdefault(place, {})
         bound = min(counter.limit, self._stocks.words[entry + HELD]) if self._divided else counter.limit
@@ -122,6 +127,8 @@ class Authority:
         size = self._size(counter, need, free)
         at = leases.get(desk)
         if at is None:
+            if not desk.free:
+                raise Full
             at = desk.free.pop()
             words = desk.words
             words[at + RETURNED] = words[at + SPENT] = words[at + GRANTED] = 0
@@ -174,21 +181,30 @@ class Authority:
         now = self._clock.now()
         found = []
         words = self._stocks.words
-        for place, (counter, window, asked) in list(self._asked.items()):
+        long_ago = itertools.takewhile(lambda item: now - item[1][2] > seconds, self._asked.items())
+        for place, (counter, window, _) in list(long_ago):
+            del self._asked[place]
             entry = self._stocks.find(*place)
             if entry is None:
-                del self._asked[place]
-            elif now - asked > seconds:
-                out = sum(map(self._out, self._leases.get(place, {}).items()))
-                amount = words[entry + HELD] - words[entry + CLOSED] - out
-                if amount > 0:
-                    words[entry + HELD] -= amount
-                    found.append((counter, window))
+                continue
+            out = sum(map(self._out, self._leases.get(place, {}).items()))
+            amount = words[entry + HELD] - words[entry + CLOSED] - out
+            if amount > 0:
+                words[entry + HELD] -= amount
+                found.append((counter, window))
+            if self._leases.get(place):
+                self._asked[place] = counter, window, now  # its leases may come back
+            else:
+                self._resting[place] = counter, window
         return found
 
     def asked(self) -> list[tuple[Counter, Window]]:
         """The counters that this host has asked the store for, in windows that are not over."""
-        return [(counter, window) for counter, window, _ in self._asked.values()]
+        every = [*self._resting.items(), *((place, asked[:2]) for place, asked in self._asked.items())]
+        for place, _ in every:
+            if self._stocks.find(*place) is None:
+                self._resting.pop(place, None)
+        return [named for place, named in every if self._stocks.find(*place) is not None]
 
     def _word(self, counter: Counter, window: Window, word: int) -> int:
         return self._stocks.words[self._entry_of(counter, window) + word]

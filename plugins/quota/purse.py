@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from tailrace.plugins.quota.book import GRANTED, RETURNED, SPENT, Book
@@ -17,20 +17,29 @@ IDLE: Final = 0.25
 """Seconds after which what nobody spends is given back."""
 AHEAD: Final = 0.25
 """Seconds before the end of a window at which the next one's lease is asked for."""
-_RECENT: Final = 5.0
+_AHEADS: Final = {"second": AHEAD, "minute": 1.0}
+_LONG_AHEAD: Final = 10.0
+"""Many counters have the same end of the day: they are asked for one after the other."""
+_MANY: Final = 50
+_RECENT: Final = 10.0
 """Whoever has spent something within so many seconds will do so in the next window."""
+PUT_AWAY: Final = 1.0
+"""Seconds after which a slot is given up in which nothing runs: there are more keys than slots."""
+_SLICE: Final = 500
 
 
 class Lease:
     """One counter's lease in one window; `open` until the process gives its slot back."""
 
-    __slots__ = ("at", "begins", "counter", "ends", "filling", "left", "low", "open", "resets", "used_at")
+    __slots__ = ("at", "begins", "counter", "ends", "filling", "left", "low", "open", "resets", "running", "used_at")
 
     def __init__(self, counter: Counter, granted: Granted) -> None:
         self.counter = counter
         self.at = granted.at
         self.open = True
         self.filling = False
+        self.running = 0
+        """How many calls are to be settled in it."""
         self.begins = 0.0
         self.used_at = 0.0
         self.low = 0
@@ -62,6 +71,7 @@ class Purse:
         self._now = monotonic
         self._leases: dict[str, Lease] = {}
         self._next: dict[str, Lease] = {}
+        self._ahead = 0
         # How many questions about a counter are under way: a slot that an answer may be about is not given up.
         self._asked: dict[str, int] = {}
         self._exhausted: dict[str, Exhausted] = {}
@@ -88,11 +98,13 @@ class Purse:
             lease.filling = True
             self._refill(lease, 0)
         words[at + SPENT] += amount
+        lease.running += 1
         lease.used_at = now
         return lease
 
     def settle(self, lease: Lease, taken: int, spent: int) -> None:
         """A call that has taken something is over: correct it to what it was; nothing where the window is over."""
+        lease.running -= 1
         if not lease.open:
             return
         words, at = self._words, lease.at
@@ -179,23 +191,39 @@ class Purse:
 
     def sweep(self) -> None:
         """Give back what lies idle and the slots of windows that are over; ask for the next ones of those in use."""
+        for _ in self.sweeping():
+            pass
+
+    def sweeping(self) -> Iterator[None]:
+        """The same in slices, between which others may run."""
         now = self._now()
-        words = self._words
         for name, following in list(self._next.items()):
             if now >= following.begins and name not in self._leases and name not in self._asked:
                 self._begin(self._next.pop(name), now)
-        for name, lease in list(self._leases.items()):
-            if now >= lease.ends:
-                self._turn(lease, now)
-            elif now - lease.used_at > IDLE and name not in self._asked:
-                self._return(lease)
-                if not words[lease.at + SPENT]:
-                    self._drop(lease)
-            if lease.open and now >= lease.ends - AHEAD and name not in self._next and now - lease.used_at < _RECENT:
-                self._refill(lease, lease.resets)
+        self._ahead = 0
+        for number, lease in enumerate(list(self._leases.values()), 1):
+            if lease.open:
+                self._look_at(lease, now)
+            if number % _SLICE == 0:
+                yield
+                now = self._now()
         for name, said in list(self._exhausted.items()):
             if now >= said.ends or now - self._said[name][0] > IDLE:
                 self._forget(name)
+
+    def _look_at(self, lease: Lease, now: float) -> None:
+        counter, idle_for = lease.counter, now - lease.used_at
+        if now >= lease.ends:
+            self._turn(lease, now)
+            return
+        if idle_for > IDLE and counter.name not in self._asked:
+            self._return(lease)
+            if not lease.running and (idle_for > PUT_AWAY or not self._words[lease.at + SPENT]):
+                self._drop(lease)
+        ahead = _AHEADS.get(counter.per, _LONG_AHEAD)
+        if now >= lease.ends - ahead and counter.name not in self._next and idle_for < _RECENT and self._ahead < _MANY:
+            self._ahead += 1
+            self._refill(lease, lease.resets)
 
     def _forget(self, name: str) -> None:
         self._exhausted.pop(name, None)

@@ -53,8 +53,7 @@ class Reservation:
                 spent = 1
             else:
                 spent = used.of(account.what, self.tariff)
-            if spent != amount:
-                self._purse.settle(lease, amount, spent)
+            self._purse.settle(lease, amount, spent)
 
     def give_back(self) -> None:
         """Let go of what was taken so far, to try again with less, or not at all."""

@@ -20,6 +20,8 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from tailrace.plugins.quota.windows import FOREVER
+
 MARK: Final = 0
 BEGINS: Final = 1
 ENDS: Final = 2
@@ -31,7 +33,7 @@ _NAME: Final = 6
 """In the first entry, which has no other use, as the next."""
 _BORN: Final = 7
 WIDTH: Final = 8
-ENTRIES: Final = 65536
+ENTRIES: Final = 1 << 18
 _SIZE: Final = ENTRIES * WIDTH * 8
 
 
@@ -60,10 +62,12 @@ class Stocks:
         """Of this memory: one that was lost and made anew has another."""
         self.born = self.words[_BORN]
         self._places: dict[tuple[int, int], int] = {}
+        # What ends when: there are many counters, and few ends.
+        self._ending: dict[int, list[tuple[int, int]]] = {}
         self._free: list[int] = []
         for at in range((ENTRIES - 1) * WIDTH, 0, -WIDTH):
             if self.words[at + MARK]:
-                self._places[self.words[at + MARK], self.words[at + BEGINS]] = at
+                self._note(at, self.words[at + MARK], self.words[at + BEGINS], self.words[at + ENDS])
             else:
                 self._free.append(at)
 
@@ -80,8 +84,13 @@ class Stocks:
         words[at + BEGINS], words[at + ENDS], words[at + CLOSED], words[at + HELD] = begins, ends, 0, 0
         words[at + PASSING], words[at + SEEDED] = passing, 0
         words[at + MARK] = mark
-        self._places[mark, begins] = at
+        self._note(at, mark, begins, ends)
         return at
+
+    def _note(self, at: int, mark: int, begins: int, ends: int) -> None:
+        self._places[mark, begins] = at
+        if ends < FOREVER:
+            self._ending.setdefault(ends, []).append((mark, begins))
 
     def free(self, mark: int, begins: int) -> None:
         """Forget a counter's window."""
@@ -91,8 +100,9 @@ class Stocks:
 
     def sweep(self, now: float) -> None:
         """Forget the windows that are over."""
-        for key in [key for key, at in self._places.items() if self.words[at + ENDS] <= now]:
-            self.free(*key)
+        for ends in [ends for ends in self._ending if ends <= now]:
+            for mark, begins in self._ending.pop(ends):
+                self.free(mark, begins)
 
     def close(self) -> None:
         """Let go of the memory."""

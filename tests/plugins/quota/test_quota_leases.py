@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hosts import ALL, CALLS, MONEY, REQUESTS, SMALL, Host, Process, Time
 from tailrace.plugins.quota.authority import Authority
-from tailrace.plugins.quota.book import Book
-from tailrace.plugins.quota.purse import FRESH, IDLE
+from tailrace.plugins.quota.book import SLOTS, Book
+from tailrace.plugins.quota.purse import FRESH, IDLE, PUT_AWAY
+from tailrace.plugins.quota.stocks import Full
 from tailrace.plugins.quota.terms import Counter, Exhausted, Granted, Short
 from tailrace.plugins.quota.windows import AT_ONCE
 
@@ -136,3 +137,29 @@ def test_who_fills_up_asks_the_store_before_a_call_has_to(tmp_path: Path) -> Non
     assert isinstance(authority.lease(book.path.name, REQUESTS, 0, 0), Granted)
     book.close(remove=True)
     authority.close_books()
+
+
+def test_more_keys_than_slots_are_counted_one_after_the_other(tmp_path: Path) -> None:
+    host = Host(tmp_path, Time(), 1)
+    [process] = host.processes
+    counters = [Counter(f"key:{number}/requests/day/UTC", 2, "day") for number in range(SLOTS + 2000)]
+    for expected in (True, True, False):
+        for number, counter in enumerate(counters):
+            assert process.spend(counter, 1) is expected
+            while process.held:
+                process.finish(0, 1)
+            if number % 4000 == 0:
+                host.time.now += PUT_AWAY + 0.1
+                process.purse.sweep()
+    assert set(host.taken.values()) == {2}
+    host.close()
+
+
+def test_a_process_without_a_free_slot_is_told_so(tmp_path: Path) -> None:
+    host = Host(tmp_path, Time(), 1)
+    [process] = host.processes
+    for number in range(SLOTS):
+        assert process.spend(Counter(f"key:{number}", 2, "day"), 1)
+    with pytest.raises(Full):
+        process.spend(Counter("one more", 2, "day"), 1)
+    host.close()
