@@ -18,7 +18,7 @@ from tailrace.proxy.door import Door, bind
 from tailrace.proxy.drain import drain
 from tailrace.proxy.entry import chain_links
 from tailrace.proxy.fleet import Pool, Worker
-from tailrace.proxy.ground import Ground, Places
+from tailrace.proxy.ground import Ground
 from tailrace.proxy.health import unreachable
 from tailrace.proxy.holding import Holdings
 from tailrace.proxy.hop import HopKey
@@ -27,7 +27,7 @@ from tailrace.proxy.metrics import Segment
 from tailrace.proxy.pipeline import Link, Pipeline, hosted_links
 from tailrace.proxy.role import Seat
 from tailrace.proxy.service import Service
-from tailrace.proxy.settings import Gateway, PoolSettings, Relay, state_folder
+from tailrace.proxy.settings import Gateway, PoolSettings, Relay
 from tailrace.proxy.share import Board, Share
 from tailrace.proxy.tenure import Tenure
 from tailrace.proxy.watch.adapters import list_adapters
@@ -93,13 +93,12 @@ class RelayProcess(Generic[SettingsT]):
         ask = self._ask
         if ask is None:
             if self._host is None:
-                self._host = Host(state_folder(settings), self.service.metrics.host_values)
+                self._host = Host(self._tenure.places, self.service.metrics.host_values)
                 self.service.host_unready = self._host.unready
             await self._host.prepare(chain_links(settings.plugins))
             ask = partial(self._host.answer, self._seat)
-        places = Places.of(state_folder(settings))
         for link in hosted:
-            link.plugin.ground = Ground(link.name, places, self._seat, ask)
+            link.plugin.ground = Ground(link.name, self._tenure.places, self._seat, ask)
 
     async def load(self, settings: SettingsT) -> Chain:
         """Build and put in place the chain of a configuration; on any error the present one stays."""

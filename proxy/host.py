@@ -18,8 +18,6 @@ from tailrace.proxy.metrics.host_values import HostValues
 from tailrace.proxy.pipeline import Link, hosted_links
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tailrace.proxy.plugin import AnyPlugin
 
 log = logging.getLogger("tailrace")
@@ -48,9 +46,9 @@ class HostPart(Protocol):
 class Host:
     """The parts of all plugins of the present chain, by the plugins' names."""
 
-    def __init__(self, state: Path, values: HostValues) -> None:
-        """`values` is where the parts' metrics go."""
-        self.places = Places.of(state)
+    def __init__(self, places: Places, values: HostValues) -> None:
+        """`places` are theirs for its whole life; `values` is where their metrics go."""
+        self.places = places
         self._values = values
         self._claim: int | None = None
         self._parts: dict[str, tuple[AnyPlugin, HostPart, AsyncExitStack]] = {}

@@ -31,7 +31,7 @@ from tailrace.proxy.listener import Listener
 from tailrace.proxy.orders import Orders
 from tailrace.proxy.pipeline import ChainError
 from tailrace.proxy.reload import Reloader
-from tailrace.proxy.settings import Admin, Relay, state_folder
+from tailrace.proxy.settings import Admin, Relay
 from tailrace.proxy.tally import Tally
 
 log = logging.getLogger("tailrace")
@@ -51,7 +51,7 @@ class Supervisor:
         self.orders = Orders(configuration, who)
         self.tally = Tally()
         self.crew = Crew(configuration.settings.processes, self._start_of, self.tally)
-        self.host = Host(state_folder(configuration.settings), self.tally.supervision.host_values)
+        self.host = Host(self.orders.tenure.places, self.tally.supervision.host_values)
         self.crew.on_joined, self.crew.on_left, self.crew.on_asked = self._joined, self.host.left, self._asked
         self.reloader = Reloader(self.orders, self.crew, self.host, self.tally.supervision)
         self.overview = Overview(self.orders, self.crew, self.host)

@@ -12,6 +12,7 @@ from fakes import GOOD, RawClient, Upstream, gateway, run, yaml_for
 from served import QUICK, engine, serving
 from tailrace.proxy.bulletin import Bulletin
 from tailrace.proxy.control import Gone, Refused
+from tailrace.proxy.ground import Places
 from tailrace.proxy.host import Host
 from tailrace.proxy.metrics.process import ProcessMetrics
 from tailrace.proxy.pipeline import Link
@@ -81,7 +82,7 @@ def test_a_part_that_cannot_say_keeps_traffic_away_and_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def body() -> None:
-        host = Host(tmp_path, ProcessMetrics().host_values)
+        host = Host(Places.of(tmp_path), ProcessMetrics().host_values)
         await host.prepare([Link(counted.Counted(counted.Config(first=n)), f"n{n}") for n in (666, 950)])
         await host.commit()
         for _ in range(3):

@@ -126,7 +126,7 @@ def test_a_part_that_cannot_begin_ends_the_start_with_one_line(tmp_path: Path) -
 
 def test_what_was_begun_ends_where_a_later_part_cannot_begin(tmp_path: Path) -> None:
     async def body() -> None:
-        host = Host(tmp_path, ProcessMetrics().host_values)
+        host = Host(Places.of(tmp_path), ProcessMetrics().host_values)
         good, bad = (Link(counted.Counted(counted.Config(first=n)), f"n{n}") for n in (1, 13))
         with pytest.raises(ValueError, match="13"):
             await host.prepare([good, bad])
@@ -141,7 +141,7 @@ def test_what_was_begun_ends_where_a_later_part_cannot_begin(tmp_path: Path) -> 
 
 def test_what_nobody_took_up_ends_before_it_is_begun_again(tmp_path: Path) -> None:
     async def body() -> None:
-        host = Host(tmp_path, ProcessMetrics().host_values)
+        host = Host(Places.of(tmp_path), ProcessMetrics().host_values)
         link = Link(counted.Counted(counted.Config()), "n")
         await host.prepare([link])
         await host.prepare([link])

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 from certificates import Authority
-from fakes import CHAT, GOOD, PATH, RawClient, Upstream, run, yaml_for
+from fakes import CHAT, GOOD, PATH, RawClient, Upstream, decoded, run, yaml_for
+from keys import bearer, create
 from served import QUICK, Served, engine, serving
+from tailrace.proxy.gateway import running
+from tailrace.proxy.ground import Places
 from tailrace.proxy.listener import Listener, ServerTls
 from tailrace.proxy.tenure import Tenure
 
@@ -82,5 +87,45 @@ def test_a_tenure_travels_whole() -> None:
         Listener(address="[::]:443", tls=ServerTls(cert=Path("/c"), key=Path("/k")), proxy_protocol=True),
         Listener(address="0.0.0.0:8443", tls=ServerTls(cert=Path("/c"), key=Path("/k"), client_ca=Path("/ca"))),
     )
-    tenure = Tenure(listen=listen)
+    tenure = Tenure(listen=listen, places=Places(Path("/var/lib/one"), Path("/dev/shm/one")))
     assert Tenure.from_plain(orjson.loads(orjson.dumps(tenure.plain()))) == tenure
+
+
+def test_a_changed_state_folder_waits_for_a_restart_in_every_process(tmp_path: Path) -> None:
+    key = create(tmp_path / "first")
+    with_key = bearer(key)
+
+    async def body() -> None:
+        async with Upstream(engine(GOOD)) as upstream:
+            yaml = yaml_for(upstream, plugins="[auth]", more=f"{QUICK}processes: 2\nstate: {tmp_path}/first\n")
+            async with serving(tmp_path, yaml) as it:
+                it.file.write_text(it.file.read_text().replace(f"{tmp_path}/first", f"{tmp_path}/other"))
+                it.signal(signal.SIGHUP)
+                await it.generation(2)
+                assert (await it.get("/admin/config")).json()["restart_needed_for"] == ["state"]
+                for again in (False, True):
+                    if again:
+                        await replace_all(it, 2)
+                    for _ in range(4):
+                        async with RawClient(it.url) as client:
+                            assert (await client.post(PATH, CHAT, with_key)).status == 200
+                assert not (tmp_path / "other").exists()
+
+    try:
+        run(body())
+    finally:
+        shutil.rmtree(Places.of(tmp_path / "first").shared, ignore_errors=True)
+
+
+def test_a_gateway_without_a_supervisor_stays_in_its_state_folder(tmp_path: Path) -> None:
+    async def body() -> None:
+        settings = decoded(yaml_for("http://127.0.0.1:1", more=f"state: {tmp_path}/first\n"))
+        async with running(settings) as process:
+            links = decoded(yaml_for("http://127.0.0.1:1", plugins="- counted:Counted: {}")).plugins
+            await process.load(replace(settings, state=tmp_path / "other", plugins=links))
+            async with RawClient(process.doors[0].shown) as client:
+                assert (await client.post(PATH, CHAT)).json() == [0, 1]
+        assert (tmp_path / "first" / "ended").exists()
+        assert not (tmp_path / "other").exists()
+
+    run(body())
