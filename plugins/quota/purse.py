@@ -25,7 +25,7 @@ _RECENT: Final = 10.0
 """Whoever has spent something within so many seconds will do so in the next window."""
 PUT_AWAY: Final = 1.0
 """Seconds after which a slot is given up in which nothing runs: there are more keys than slots."""
-_SLICE: Final = 500
+_SLICE: Final = 200
 
 
 class Lease:
