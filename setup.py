@@ -43,6 +43,7 @@ HOT = (
     "proxy/memory",
     "proxy/metrics/calls",
     "proxy/outcome",
+    "proxy/parsing",
     "proxy/passage",
     "proxy/pattern",
     "proxy/peer",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _PLAIN_PATH: Final = re.compile(r"/[A-Za-z0-9_\-.~/:@!$&'()*+,;=]*\Z")
 _LOOP: Final = "The request came through gateways too many times: the workers of one lead back to it."
-_METHODS: Final = frozenset({"GET", "POST", "OPTIONS", "HEAD", "PUT", "DELETE", "PATCH"})
 
 
 def read_head(method: str, url: bytes, headers: HeaderList, version: str, keep: frozenset[bytes]) -> RequestHead:
@@ -28,6 +27,9 @@ def read_head(method: str, url: bytes, headers: HeaderList, version: str, keep: 
 
     `keep` names the credentials that are passed on by configuration.
     """
+    if method == "CONNECT":
+        # Whatever its target is, the parser takes what follows for another protocol.
+        raise Reject(405, "method_not_allowed", "CONNECT is not allowed here.", kind="unmatched")
     path, query, target = split_target(url)
     if query:
         target = target[: -len(query)] + without_credentials(query, keep)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fakes import GOOD, run
+from tailrace.proxy import parsing
 
 from cases.edge import BODY, CHUNKED, CHUNKS, GET, LENGTH, post, refused, until_closed
 from cases.scene import PATH, scene
@@ -45,7 +46,7 @@ def test_SMG_07_request_target(method, target):
     run(body())
 
 
-@pytest.mark.parametrize(("line", "status"), [("CONNECT a:80", 400), ("OPTIONS *", 404), ("TRACE /v1/models", 405)])
+@pytest.mark.parametrize(("line", "status"), [("CONNECT a:80", 405), ("OPTIONS *", 404), ("TRACE /v1/models", 405)])
 def test_SMG_07_methods_about_the_connection(line, status):
     async def body():
         async with scene(GOOD) as s:
@@ -88,5 +89,88 @@ def test_SMG_07_an_offered_protocol_is_not_taken_up():
             assert answers[2].json()["object"] == "list"
             assert [request.body for request in s.upstream.requests] == [BODY, BODY]
             assert all(request.header("upgrade") is None for request in s.upstream.requests)
+
+    run(body())
+
+
+OFFER = b"connection: upgrade\r\nupgrade: h2c\r\n"
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+@pytest.mark.parametrize(
+    "lines", [b"", OFFER, LENGTH + OFFER, CHUNKED, b"upgrade: h2c\r\n", b"connection: upgrade\r\n"]
+)
+@pytest.mark.parametrize("target", [b"/", b"*", b"/v1/models", b"a:80", b"http://a/"])
+def test_SMG_07_a_tunnel_is_refused(target, lines, version):
+    """Behind the head of CONNECT the parser expects another protocol, whatever else the head says."""
+
+    async def body():
+        async with scene(GOOD) as s:
+            data = b"CONNECT %b HTTP/%b\r\nhost: a\r\n%b\r\n%b" % (target, version, lines, BODY)
+            shown = await refused(s, data, 405)
+            assert shown.error["code"] == "method_not_allowed"
+            shown = await until_closed(s, post() + data)
+            assert [answer.status for answer in shown] == [200, 405]
+
+    run(body())
+
+
+def test_SMG_07_a_tunnel_is_refused_byte_by_byte():
+    async def body():
+        async with scene(GOOD) as s:
+            client = await s.client()
+            for byte in b"CONNECT / HTTP/1.1\r\nhost: a\r\n\r\n":
+                await client.send(bytes([byte]))
+            assert (await client.read_answer()).status == 405
+
+    run(body())
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "PUT", "DELETE", "TRACE", "SOURCE", "MERGE"])
+def test_SMG_07_an_offer_changes_nothing(method, version):
+    """With any method: what answers a request with an offer is what answers it without."""
+
+    async def body():
+        async with scene(GOOD) as s:
+            line = b"%b /v1/models HTTP/%b\r\nhost: a\r\n" % (method.encode(), version)
+            closing = b"connection: close\r\n\r\n"
+            plain, offered, folded = [
+                await until_closed(s, line + offer + closing)
+                for offer in (b"", OFFER, b"Connection: x, UPGRADE,close\r\nUPGRADE: websocket\r\nupgrade: a\r\n")
+            ]
+            assert [answer.status for answer in plain] == [answer.status for answer in offered]
+            assert [answer.status for answer in plain] == [answer.status for answer in folded]
+            assert len(plain) == 1
+
+    run(body())
+
+
+def test_SMG_07_offers_in_a_row():
+    async def body():
+        async with scene(GOOD) as s:
+            client = await s.client()
+            one = post(OFFER + LENGTH)
+            await client.send(one * 12)
+            assert [(await client.read_answer()).status for _ in range(12)] == [200] * 12
+            for at in range(0, len(one), 9):
+                await client.send(one[at : at + 9])
+            assert (await client.read_answer()).status == 200
+            assert [request.body for request in s.upstream.requests] == [BODY] * 13
+
+    run(body())
+
+
+@pytest.mark.interpreted
+def test_SMG_07_a_stop_that_nothing_in_the_head_explains(monkeypatch):
+    """Should the parser ever stop behind a head without an offer, serving that head again would stop it again."""
+    real = parsing.read_head
+    monkeypatch.setattr(parsing, "read_head", lambda method, *rest: real(method.replace("CONNECT", "GET"), *rest))
+
+    async def body():
+        async with scene(GOOD) as s:
+            await refused(s, b"CONNECT / HTTP/1.1\r\nhost: a\r\n\r\n")
+            shown = await until_closed(s, post() + b"CONNECT / HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert [answer.status for answer in shown] == [200, 400]
 
     run(body())
