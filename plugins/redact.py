@@ -58,12 +58,18 @@ class Config:
     )
 
     def check(self) -> Iterable[str | At]:
-        """Faults of the expressions."""
+        """Nothing to do."""
         if not self.patterns and not self.own:
             yield "there is nothing to replace: give `patterns` or `own`"
+
+    def check_replacement(self) -> Iterable[At]:
+        """Names that nothing is put in for."""
         for field in _FIELD.findall(self.replacement):
             if field != "{name}":
                 yield At(f"{field} stands for nothing: {{name}} is the one that is replaced", "replacement")
+
+    def check_own(self) -> Iterable[At]:
+        """Faults of the expressions."""
         for name, pattern in self.own.items():
             if name in BUILT_IN:
                 yield At(f"'{name}' is the name of a built-in pattern", "own", name)

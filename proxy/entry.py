@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from tailrace.proxy import registry
 from tailrace.proxy.blame import own_failure
-from tailrace.proxy.config import Above, AtLeast, ConfigError, Flaws, Node, setting
+from tailrace.proxy.config import Above, At, AtLeast, ConfigError, Flaws, Node, setting
 from tailrace.proxy.config.flaws import name as quoted
 from tailrace.proxy.config.setting import is_required
-from tailrace.proxy.config.shape import BAD, INTERPOLATED
+from tailrace.proxy.config.shape import BAD, INTERPOLATED, Bad, part_of
 from tailrace.proxy.config.shapes import record_of, shape_of
 from tailrace.proxy.pipeline import ChainError, Link
 from tailrace.proxy.plugin import AnyPlugin, Key, Plugin
+from tailrace.proxy.routes import NAMES
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
@@ -31,6 +32,12 @@ class When:
     model: tuple[str, ...] = setting(default=(), help="model names, as clients write them")
     route: tuple[str, ...] = setting(default=(), help="route names: chat, completions, messages, …")
     stream: bool | None = setting(default=None, help="only streaming calls, or only others")
+
+    def check(self) -> Iterable[At]:
+        """Routes that no call can have."""
+        for number, route in enumerate(self.route):
+            if route not in NAMES:
+                yield At(f"there is no route '{route}'; routes: {', '.join(NAMES)}", "route", number)
 
     def holds(self, call: Call) -> bool:
         """Whether a call meets the conditions."""
@@ -105,7 +112,7 @@ class PluginEntry:
             told = f"plugin '{name}' itself failed while its options were read: {own_failure(error)}"
             flaws.add(node, node.origin.covered(told))
             return None
-        return None if config is BAD else cls(name=name, plugin=plugin, config=config, terms=terms)
+        return cls(name=name, plugin=plugin, config=part_of(config), terms=terms)
 
     @staticmethod
     def _config(options: type, node: Node, name: str, value: Node | None, flaws: Flaws) -> Any:
@@ -205,7 +212,7 @@ def _terms_of(node: Node, flaws: Flaws) -> Terms:
     values = {
         key.text: shape_of(hints[key.text]).decode(value, flaws) for key, value in node.items() if key.text in _TERMS
     }
-    return Terms(**{name: value for name, value in values.items() if value is not BAD})
+    return Terms(**{name: value for name, value in values.items() if not isinstance(value, Bad)})
 
 
 def _scores(plugin: type[AnyPlugin]) -> bool:

@@ -30,7 +30,6 @@ from tailrace.proxy.limits import Limits, Timeouts
 from tailrace.proxy.listener import Listener, clashes, folder_faults, leads_to, split_listen
 from tailrace.proxy.pass_through import PassThrough, twice
 from tailrace.proxy.pem import authority_faults, pair_faults
-from tailrace.proxy.routes import NAMES
 
 _OTHER_WORDS_FOR_OFF = ("false", "False", "no", "none", "0", "disabled")
 
@@ -202,13 +201,6 @@ class Relay:
         """Further paths that would never be reached."""
         yield from twice(self.routes)
 
-    def check_conditions(self) -> Iterable[At]:
-        """Routes that no call can have."""
-        for number, entry in enumerate(self.plugins):
-            for place, route in enumerate(entry.terms.when.route if entry.terms.when is not None else ()):
-                if route not in NAMES:
-                    yield At(f"there is no route '{route}'; routes: {', '.join(NAMES)}", *_when(number, "route", place))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway(Relay):
@@ -257,7 +249,7 @@ class Gateway(Relay):
             for place, name in enumerate(entry.terms.when.model if entry.terms.when is not None else ()):
                 if name not in self.models:
                     text = f"there is no model '{name}'; an adapter has to stand under `models` to be named here"
-                    yield At(text, *_when(number, "model", place))
+                    yield At(text, "plugins", number, "when", "model", place)
 
 
 def state_folder(settings: Relay) -> Path:
@@ -271,10 +263,6 @@ def state_folder(settings: Relay) -> Path:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
-
-
-def _when(entry: int, key: str, place: int) -> tuple[str | int, ...]:
-    return "plugins", entry, "when", key, place
 
 
 def worker_faults(urls: Iterable[str]) -> Iterable[At]:

@@ -3,8 +3,8 @@
 A dataclass may have, beside its fields:
 - `shorthand: ClassVar[str]`: the field that a bare value, instead of a mapping, stands for;
 - `check(self) -> Iterable[str | At]`: faults between fields, reported at the mapping's line, or at the line of the
-  entry that an `At` names. A field that could not be decoded is missing from `self`, which ends the check: what does
-  not need it stands in a `check_…` of its own;
+  entry that an `At` names. A field that could not be decoded is missing from `self`, and so is such an element from
+  its list, which ends the check: what does not need it stands in a `check_…` of its own;
 - `look(self) -> Iterable[str | At]`: what is missing outside the file, such as files and folders that it names. Asked
   only where the file is to be used on this machine; it opens no socket and changes nothing;
 - `from_node(cls, node, flaws) -> Self | None`: a classmethod that reads a special shape (`decode_fields` reads the

@@ -10,7 +10,7 @@ from tailrace.proxy.config.flaws import Flaws
 from tailrace.proxy.config.foreign import AnyPlain, under
 from tailrace.proxy.config.node import Node
 from tailrace.proxy.config.secret import Secret
-from tailrace.proxy.config.shape import BAD, Definitions, Json, Shape
+from tailrace.proxy.config.shape import BAD, Bad, Definitions, Json, Shape, part_of
 from tailrace.proxy.config.simple import Text
 
 
@@ -24,7 +24,7 @@ class Bounded(Shape):
 
     def decode(self, node: Node, flaws: Flaws) -> Any:
         value = self.inner.decode(node, flaws)
-        if value is BAD or value is None:
+        if isinstance(value, Bad) or value is None:
             return value
         content = value.reveal() if isinstance(value, Secret) else value
         faults = [fault for bound in self._bounds if (fault := bound.fault(content, self.inner.show))]
@@ -69,7 +69,9 @@ class ListOf(Shape):
         if not self.fits(node):
             return self.wrong(node, flaws, "; write [] for an empty list" if node.is_null else "")
         values = [self.element.decode(element, flaws) for element in node.elements()]
-        return BAD if any(value is BAD for value in values) else self._container(values)
+        if not any(isinstance(value, Bad) for value in values):
+            return self._container(values)
+        return BAD if self._container is frozenset else Bad(self._container(map(part_of, values)))
 
     def fits(self, node: Node) -> bool:
         return node.kind == "sequence" and not node.broken
@@ -100,7 +102,7 @@ class ListOrAlone(ListOf):
         if node.kind == "sequence" or node.is_null or node.broken:
             return super().decode(node, flaws)
         value = self.element.decode(node, flaws)
-        return BAD if value is BAD else self._container([value])
+        return Bad(self._container([part_of(value)])) if isinstance(value, Bad) else self._container([value])
 
     def fits(self, node: Node) -> bool:
         return super().fits(node) or (not node.is_null and self.element.fits(node))
@@ -121,7 +123,9 @@ class MapOf(Shape):
         if not self.fits(node):
             return self.wrong(node, flaws, "; write {} for an empty mapping" if node.is_null else "")
         pairs = [(self._key.decode(k, flaws), self.value.decode(v, flaws)) for k, v in node.items()]
-        return BAD if any(BAD is part for pair in pairs for part in pair) else dict(pairs)
+        if any(isinstance(each, Bad) for pair in pairs for each in pair):
+            return Bad({k.text: part_of(value) for (k, _), (_, value) in zip(node.items(), pairs, strict=True)})
+        return dict(pairs)
 
     def fits(self, node: Node) -> bool:
         return node.kind == "mapping" and not node.broken
@@ -169,7 +173,7 @@ class Either(Shape):
         for shape in fitting:
             tries.append(Flaws())
             value = shape.decode(node, tries[-1])
-            if value is not BAD and not tries[-1]:
+            if not isinstance(value, Bad) and not tries[-1]:
                 return value
         fewest = min(tries, key=len)
         flaws.extend(fewest)

@@ -16,7 +16,7 @@ from tailrace.proxy.config.node import Node
 from tailrace.proxy.config.place import At, spot_of
 from tailrace.proxy.config.record_schema import define, object_schema
 from tailrace.proxy.config.setting import default_of, is_required, key_of
-from tailrace.proxy.config.shape import BAD, Definitions, Json, Shape
+from tailrace.proxy.config.shape import BAD, Bad, Definitions, Json, Shape
 
 # Names an editor's schema inside the file itself; it says nothing to the program.
 SCHEMA_KEY: Final = "$schema"
@@ -105,11 +105,13 @@ class Record(Shape):
         missing = [key for key in needed if key not in values]
         for key in missing:
             flaws.add(node, f"missing required key {name(key)}")
-        sound = {self.fields[key][0].name: value for key, value in values.items() if value is not BAD}
+        sound = {self.fields[key][0].name: value for key, value in values.items() if not isinstance(value, Bad)}
         if missing or len(sound) < len(values):
-            if "__slots__" in vars(self.cls):
-                self._check(self._in_part(sound, values), node, flaws)
-            return BAD
+            if "__slots__" not in vars(self.cls):
+                return BAD
+            part = self._in_part(sound, values)
+            self._check(part, node, flaws)
+            return Bad(part)
         try:
             built = self.cls(**sound)
         except ValueError as error:
@@ -124,6 +126,9 @@ class Record(Shape):
         """An instance that lacks the fields that could not be decoded: to ask for one of them is an AttributeError."""
         part: Any = object.__new__(self.cls)
         for key, (field, _) in self.fields.items():
+            value = values.get(key)
+            if isinstance(value, Bad) and value.part is not None:
+                object.__setattr__(part, field.name, value.part)
             if field.name in sound or (key not in values and not is_required(field)):
                 object.__setattr__(part, field.name, sound.get(field.name, default_of(field)))
         return part

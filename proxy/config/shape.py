@@ -13,12 +13,42 @@ Definitions: TypeAlias = dict[type, tuple[str, Json]]
 
 @final
 class Bad:
-    """Stands for a value that could not be decoded; why is among the flaws."""
+    """Stands for a value that could not be decoded; why is among the flaws.
 
-    __slots__ = ()
+    `part` is what could be decoded of it, for checks of what stands around it, with GAP for the rest; None if nothing.
+    """
+
+    __slots__ = ("part",)
+
+    def __init__(self, part: Any = None) -> None:
+        self.part = part
 
 
 BAD: Final = Bad()
+
+
+@final
+class Gap:
+    """A part that could not be decoded: whoever looks at it fails, and has nothing to say."""
+
+    __slots__ = ()
+
+    def _unknown(self, *_: object) -> Any:
+        raise AttributeError("it could not be decoded")
+
+    __bool__ = __eq__ = __format__ = __hash__ = __str__ = __repr__ = _unknown
+
+
+GAP: Final = Gap()
+
+
+def part_of(value: Any) -> Any:
+    """A decoded value, or what there is of it."""
+    if not isinstance(value, Bad):
+        return value
+    return GAP if value.part is None else value.part
+
+
 INTERPOLATED: Final = r"\$\{"
 """A schema pattern: a reference stands there, its value cannot be judged in an editor."""
 
@@ -31,7 +61,7 @@ class Shape(ABC):
 
     @abstractmethod
     def decode(self, node: Node, flaws: Flaws) -> Any:
-        """The value at a node, or BAD with at least one flaw noted."""
+        """The value at a node, or a Bad with at least one flaw noted."""
 
     @abstractmethod
     def fits(self, node: Node) -> bool:

@@ -115,3 +115,41 @@ def test_every_fault_is_told_at_the_line_of_its_entry(
     assert len(told) == len(faults)
     for line, fault in zip(told, faults, strict=True):
         assert line.startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        (
+            "plugins:\n- redact:\n    patterns: [emial]\n    own:\n      x: (a+)+\n",
+            ["5: plugins[0].redact.patterns[0]: expected one of email,", "7: plugins[0].redact.own.x: "],
+        ),
+        (
+            "pools: {a: {workers: []}}\nplugins: [{guard: {models: 1}}, {route: {}, when: {model: [n]}}]\n"
+            "default_model: o\nroutes: [{path: /x, pool: b}]\n",
+            [
+                "2: models.m.pool: there is no pool 'x'; pools: a",
+                "3: pools.a.workers: must not be empty",
+                "4: plugins[0].guard.models: expected a list, got 1",
+                "4: plugins[1].when.model[0]: there is no model 'n'",
+                "5: default_model: there is no model 'o'",
+                "6: routes[0].pool: there is no pool 'b' for /x; pools: a",
+            ],
+        ),
+        (
+            "plugins:\n- rute\n- route: {}\n  when: {route: [chats]}\n",
+            ["2: models.m.pool: there is no pool 'x'", "4: plugins[0]: there is no plugin 'rute'",
+             "6: plugins[1].when.route[0]: there is no route 'chats'"],
+        ),
+    ],
+    ids=["fields of a plugin", "pools without workers", "an unknown plugin"],
+)  # fmt: skip
+def test_a_fault_hides_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, faults: list[str]
+) -> None:
+    file = tmp_path / "file.yaml"
+    model = "{workers: ['http://127.0.0.1:1']}" if "redact" in text else "{pool: x}"
+    file.write_text(f"listen: 127.0.0.1:8080\nmodels: {{m: {model}}}\n{text}")
+    assert main(["check", str(file)]) == 2
+    told = [line.removeprefix(f"{file}:") for line in capsys.readouterr().err.splitlines()]
+    assert [line[: len(fault)] for line, fault in zip(told, faults, strict=True)] == faults

@@ -88,7 +88,24 @@ CASES = {
     ),
     "a value that cannot be read ends what depends on it, and no more": (
         "models:\n  m: {pool: x}\nlimits: {low: x}\n",
-        ["2: models.m.pool: there is no pool 'x'", '3: limits.low: expected a whole number, got "x"'],
+        [
+            "2: models.m.pool: there is no pool 'x'",
+            '3: limits.low: expected a whole number, got "x"',
+            "3: limits: low without high",
+        ],
+    ),
+    "the names of values that cannot be read are known": (
+        "models:\n  m: {pool: x}\n  n: {size: []}\npools: [a]\ndoors: [{address: []}, taken]\n",
+        [
+            "2: models.m.pool: there is no pool 'x'",
+            "3: models.n.size: expected a whole number, got a list",
+            "3: models.n: missing required key `pool`",
+            "5: doors[0].address: expected text, got a list",
+        ],
+    ),
+    "a list with a hole in it ends a check there": (
+        "models:\n  m: {pool: x}\npools: [{}]\n",
+        ["3: pools[0]: expected text, got a mapping"],
     ),
     "a missing key": ("doors: nowhere\n", ["1: doors: no such place", "1: missing required key `models`"]),
 }  # fmt: skip
