@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from driven import Driven, DrivenCall, asking, driven
 from fakes import run
+from tailrace.plugins.quota import Quota
+from tailrace.plugins.quota.store import StoreSettings
+from tailrace.proxy.config import Secret
 from tailrace.proxy.fault import Reject
 from tailrace.proxy.identity import Identity
 from tailrace.proxy.limit import Limit
@@ -201,3 +204,19 @@ def test_1000_concurrent_calls_never_overspend(tmp_path: Path, greed: float) -> 
             assert max(spent["tokens"] / budget, spent["money"] / (5 * UNIT)) > 0.95
 
     run(body(), limit=60)
+
+
+def test_another_store_waits_for_the_next_start_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        async with driven(tmp_path) as s:
+            s.part._config = s.quota.config
+            await s.part.follow(Quota(Quota.Config(limits=(Limit("requests", 1, "day"),))))
+            assert not caplog.messages
+            await s.part.follow(Quota(Quota.Config(store=StoreSettings(url=Secret("redis://127.0.0.1:1")))))
+            assert caplog.messages == [
+                "quota: another `store` or `ledger` is taken up by the next start, the present one stays"
+            ]
+
+    run(body())
