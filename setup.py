@@ -21,6 +21,8 @@ STAGE = HERE / "build" / "mypyc"
 # - what awaits plugins' code (`admit`, `replies`): see `Apart` in `proxy/stride.py`.
 HOT = (
     "plugins/access_log_line",
+    "plugins/billing/bill",
+    "plugins/billing/ratios",
     "proxy/answering",
     "proxy/answers",
     "proxy/attempt",
@@ -40,6 +42,8 @@ HOT = (
     "proxy/head",
     "proxy/headers",
     "proxy/intake",
+    "proxy/ledger/account",
+    "proxy/ledger/ring",
     "proxy/memory",
     "proxy/metrics/calls",
     "proxy/outcome",
@@ -66,6 +70,7 @@ HOT = (
     "proxy/stream_relay",
     "proxy/sweep",
     "proxy/taps",
+    "proxy/tariff",
     "proxy/upstream",
     "proxy/usage",
     "proxy/watch/asked",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.proxy.fault import STEP_FAILED, Failed, Reject
 from tailrace.proxy.mishap import note
@@ -19,22 +20,51 @@ _RAISED: Final = (Exception, asyncio.CancelledError)
 _TOO_SLOW: Final = STEP_FAILED.but(message="A step before this request's worker took too long.")
 
 
-async def admit(call: Call) -> Reply | None:
-    """The first Reply that a plugin gives, or None when all let the call pass; raises Reject for a refusal."""
-    for admission in call.chain.pipeline.on_request:
+Admitted = Coroutine[Any, Any, Reply | None]
+
+
+def admit(call: Call) -> Reply | Admitted | None:
+    """The first Reply that a plugin gives, or None when all let the call pass; raises Reject for a refusal.
+
+    A coroutine to the same end comes back where a plugin has to wait: most have nothing to wait for.
+    """
+    for index, admission in enumerate(call.chain.pipeline.on_request):
+        if admission.bounded:
+            return _from(call, index, None)
+        try:
+            reply = admission.on_request(call)
+        except _RAISED as error:
+            _blame(call, admission, error)
+            raise Failed(STEP_FAILED) from error
+        if reply is not None:
+            return reply if isinstance(reply, Reply) else _from(call, index, reply)
+    return None
+
+
+async def _from(call: Call, first: int, begun: Awaitable[Reply | None] | None) -> Reply | None:
+    """The rest of the list, from the plugin that has `begun` to wait, or is to be watched while it does."""
+    for admission in call.chain.pipeline.on_request[first:]:
         if admission.bounded:
             reply = await _bounded(call, admission)
         else:
             try:
-                reply = await admission.on_request(call)
-                if reply is not None:
-                    _check(reply)
+                reply = await _result_of(admission.on_request(call) if begun is None else begun)
             except _RAISED as error:
                 _blame(call, admission, error)
                 raise Failed(STEP_FAILED) from error
+        begun = None
         if reply is not None:
             return reply
     return None
+
+
+async def _result_of(given: Reply | Awaitable[Reply | None] | None) -> Reply | None:
+    """What `on_request` came to, whether it had to wait or not; raises TypeError where that is no Reply."""
+    if isinstance(given, Awaitable):
+        given = await given
+    if given is not None and not isinstance(given, Reply):
+        raise TypeError(f"on_request must return a Reply or None, not {type(given).__name__}")
+    return given
 
 
 async def _bounded(call: Call, admission: Admission) -> Reply | None:
@@ -44,10 +74,7 @@ async def _bounded(call: Call, admission: Admission) -> Reply | None:
     before = body.snapshot() if body is not None else None
     try:
         async with asyncio.timeout(link.budget) as call.budget:
-            reply = await admission.on_request(call)
-        if reply is not None:
-            _check(reply)
-        return reply
+            return await _result_of(admission.on_request(call))
     except _RAISED as error:
         late = isinstance(error, TimeoutError) and call.budget is not None and call.budget.expired()
         _blame(call, admission, error, late=late)
@@ -58,11 +85,6 @@ async def _bounded(call: Call, admission: Admission) -> Reply | None:
     if link.open_on_error:
         return None
     raise Failed(_TOO_SLOW if late else STEP_FAILED)
-
-
-def _check(reply: object) -> None:
-    if not isinstance(reply, Reply):
-        raise TypeError(f"on_request must return a Reply or None, not {type(reply).__name__}")
 
 
 def _blame(call: Call, admission: Admission, error: BaseException, *, late: bool = False) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from tailrace.proxy.fault import FAILURES
 from tailrace.proxy.mishap import go_on_without
-from tailrace.proxy.signal import Signal
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
@@ -47,14 +46,3 @@ class LastBytes:
         self._holders -= 1
         if not self._holders and self._call.outcome is None:
             self._then()
-
-
-async def before_the_end(call: Call, outcome: Outcome) -> None:
-    """Wait for whoever holds a whole unary answer; raises what refuses it."""
-    let_go: Signal[None] = Signal()
-
-    def released() -> None:
-        let_go.set(None)
-
-    if LastBytes(call, released).held(outcome):
-        await let_go

@@ -7,19 +7,20 @@ whatever was injected never reaches the client or a plugin's tap.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from tailrace.proxy.body import JsonBody, invalid
 from tailrace.proxy.dialects import Sign
 from tailrace.proxy.outcome import Outcome, Usage
-from tailrace.proxy.plugin import Needs
 from tailrace.proxy.sse import Event
 from tailrace.proxy.usage import entry_of, usage_in
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
 
+Follower = Callable[[Usage, int], None]
 OPTIONS: Final = "stream_options"
 MAX_TOKEN_IDS: Final = 1 << 17
 _TOKEN_IDS: Final = re.compile(rb',\s*"token_ids":\s*(?:\[([0-9,\s]*)\]|null)')
@@ -36,16 +37,17 @@ _TRUE: Final = b"true"
 
 def ask(call: Call) -> Harvest | None:
     """Add to the request what plugins need, and return what takes it from the answer again."""
-    needs = call.chain.pipeline.needs
+    pipeline = call.chain.pipeline
     body = call.body
     route = call.route
     if body is None or route.local is not None or not route.expects:
         return None
-    harvest = Harvest(call, needs)
+    harvest = Harvest(call)
     if route.name in _USAGE_ROUTES:
-        if call.stream and Needs.USAGE in needs:
-            harvest.ask_usage(body, running=Needs.RUNNING_USAGE in needs)
-        if Needs.TOKEN_IDS in needs:
+        if call.stream and pipeline.wants_usage:
+            harvest.ask_usage(body, running=pipeline.wants_running_usage)
+        if pipeline.wants_ids:
+            harvest.takes_ids = True
             call.token_ids = []
             if not body.flag("return_token_ids"):
                 body.edit("return_token_ids", _TRUE)
@@ -59,36 +61,33 @@ class Harvest:
     `prompt`, `completion` and `cached` are what the engine last said; `pieces` are those of the stream that came since.
     """
 
-    __slots__ = (
-        "_call",
-        "_choices",
-        "_original",
-        "_sample",
-        "_wants_ids",
-        "cached",
-        "completion",
-        "pieces",
-        "prompt",
-        "reported",
-        "running",
-        "strip_ids",
-        "strip_running",
-        "strip_usage",
-    )
+    # Class attributes are the defaults: most calls set few of them.
+    strip_usage = False
+    strip_running = False
+    strip_ids = False
+    takes_ids = False
+    """Whether every event has to be looked at for ids."""
+    prompt = 0
+    completion = 0
+    cached = 0
+    pieces = 0
+    reported = False
+    running = False
+    """Whether events with content have brought usage of their own."""
+    followers: tuple[Follower, ...] = ()
+    _original: bytes | None = None
+    _sample = b""
+    _choices: dict[int, tuple[int, int]] | None = None
 
-    def __init__(self, call: Call, needs: Needs) -> None:
+    def __init__(self, call: Call) -> None:
         self._call = call
-        self._wants_ids = Needs.TOKEN_IDS in needs
-        self.strip_usage = False
-        self.strip_running = False
-        self.strip_ids = False
-        self._original: bytes | None = None
-        self._sample = b""
-        self.prompt = self.completion = self.cached = self.pieces = 0
-        self.reported = False
-        self.running = False
-        """Whether events with content have brought usage of their own."""
-        self._choices: dict[int, tuple[int, int]] | None = None
+
+    def follow(self, follower: Follower) -> None:
+        """Hear of the usage of which the client's kernel has the bytes, with how many these are; once a read at most.
+
+        It is called outside the call's context, must be quick, and must not keep the Usage.
+        """
+        self.followers = (*self.followers, follower)
 
     # The request.
 
@@ -129,11 +128,6 @@ class Harvest:
 
     # The answer.
 
-    @property
-    def takes_ids(self) -> bool:
-        """Whether every event has to be looked at for ids."""
-        return self._wants_ids
-
     def usage(self) -> Usage | None:
         """What the answer has used so far, None where nothing of one has come."""
         if self.pieces:
@@ -154,7 +148,7 @@ class Harvest:
             dialect = self._call.route.dialect
             if dialect is not None and dialect.judge(event) is Sign.CONTENT:
                 self.pieces += 1
-        if self._wants_ids and event.raw.find(b'"token_ids"') >= 0:
+        if self.takes_ids and event.raw.find(b'"token_ids"') >= 0:
             self._take_ids(event.raw)
         if self.strip_ids:
             event = Event(_PROMPT_IDS.sub(b"", _TOKEN_IDS.sub(b"", event.raw)))
@@ -236,7 +230,7 @@ class Harvest:
         found = usage_in(data)
         if found is not None:
             self.note(found.prompt, found.completion, found.cached)
-        if self._wants_ids:
+        if self.takes_ids:
             self._take_ids(data)
         if self.strip_ids:
             data = _PROMPT_IDS.sub(b"", _TOKEN_IDS.sub(b"", data))

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 # A number: bytes look for a number at once, and for bytes only after they have failed to read them as one.
 _QUOTE: Final = ord('"')
+# Formatting takes longer than all else that is done with a chunk.
+_KNOWN: Final = 8192
+_DIGITS: Final = [b"%d" % number for number in range(_KNOWN)]
+_SIZE_LINES: Final = [b"%x\r\n" % size for size in range(_KNOWN)]
 _NUMBER: Final = re.compile(rb"\s*:\s*(\d{1,9})")
 _NUMBERS: Final = re.compile(
     rb'("total_tokens"|"completion_tokens")\s*:\s*(\d{1,9})\b.*?("total_tokens"|"completion_tokens")\s*:\s*(\d{1,9})\b'
@@ -56,19 +60,42 @@ class Pattern:
 
 
 class Metered:
-    """The same of chunks that end with the usage so far: it is read, and taken out unless the client asked for it."""
+    """The same of chunks that end with the usage so far: it is read, and taken out unless the client asked for it.
 
-    __slots__ = ("_by_total", "_cached", "_close", "_completion", "_keeps", "_lead", "_prompt", "_template")
+    `fixed` is what stands between text, first number, second number and end; `close` what is left of that without the
+    usage.
+    """
+
+    __slots__ = (
+        "_before",
+        "_behind",
+        "_between",
+        "_cached",
+        "_close",
+        "_completion",
+        "_keeps",
+        "_lead",
+        "_prompt",
+        "_total_first",
+    )
 
     def __init__(
-        self, lead: bytes, template: bytes, close: bytes, prompt: int, cached: int, *, by_total: bool, keeps: bool
+        self,
+        lead: bytes,
+        fixed: tuple[bytes, bytes, bytes],
+        close: bytes,
+        prompt: int,
+        cached: int,
+        *,
+        total_first: bool,
+        keeps: bool,
     ) -> None:
         self._lead = lead
-        self._template = template
+        self._before, self._between, self._behind = fixed
         self._close = close
         self._prompt = prompt
         self._cached = cached
-        self._by_total = by_total
+        self._total_first = total_first
         self._keeps = keeps
         self._completion = 0
 
@@ -92,11 +119,18 @@ class Metered:
             return None
         self._completion = completion
         harvest.note(self._prompt, completion, self._cached)
-        return chunk if self._keeps else b"%x\r\n%b%b" % (end - at + len(self._close) - 2, chunk[at:end], self._close)
+        if self._keeps:
+            return chunk
+        close = self._close
+        size = end - at + len(close) - 2
+        line = _SIZE_LINES[size] if size < _KNOWN else b"%x\r\n" % size
+        return b"".join([line, chunk[at:end], close])
 
     def _tail(self, completion: int) -> bytes:
-        total = self._prompt + completion
-        return self._template % ((total, completion) if self._by_total else (completion, total))
+        first, second = self._prompt + completion, completion
+        if not self._total_first:
+            first, second = second, first
+        return b"".join([self._before, _digits(first), self._between, _digits(second), self._behind])
 
     @classmethod
     def of(cls, chunk: bytes, mark: bytes, *, keeps: bool) -> Metered | None:
@@ -111,13 +145,16 @@ class Metered:
         found = _NUMBERS.search(chunk, entry.start(), entry.end())
         if entry.start() < text_end or found is None:
             return None
-        by_total = found.group(1) == TOTAL
-        fixed = [chunk[text_end : found.start(2)], chunk[found.end(2) : found.start(4)], chunk[found.end(4) :]]
-        template = b"%d".join([part.replace(b"%", b"%%") for part in fixed])
+        total_first = found.group(1) == TOTAL
+        fixed = chunk[text_end : found.start(2)], chunk[found.end(2) : found.start(4)], chunk[found.end(4) :]
         close = chunk[text_end : entry.start()] + chunk[entry.end() :]
         lead = chunk[chunk.find(b"\n") + 1 : begin]
-        learnt = cls(lead, template, close, usage.prompt, usage.cached, by_total=by_total, keeps=keeps)
+        learnt = cls(lead, fixed, close, usage.prompt, usage.cached, total_first=total_first, keeps=keeps)
         return learnt if chunk.endswith(learnt._tail(usage.completion)) else None
+
+
+def _digits(number: int) -> bytes:
+    return _DIGITS[number] if number < _KNOWN else b"%d" % number
 
 
 def _number_behind(chunk: bytes, name: bytes) -> int:

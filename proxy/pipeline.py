@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.fault import Fault
     from tailrace.proxy.head import Head
-    from tailrace.proxy.outcome import AttemptEnd, Outcome, Usage
+    from tailrace.proxy.outcome import AttemptEnd, Outcome
     from tailrace.proxy.reply import Reply
     from tailrace.proxy.sse import Event
 
@@ -57,7 +57,7 @@ class Link:
 class Admission:
     """One plugin's `on_request` with the bounds it runs under."""
 
-    on_request: Callable[[Call], Awaitable[Reply | None]]
+    on_request: Callable[[Call], Awaitable[Reply | None] | Reply | None]
     link: Link
     bounded: bool
     """Whether a failure or a delay is undone."""
@@ -81,11 +81,13 @@ class Pipeline:
     on_attempt_end: tuple[Callable[[Call, Attempt, AttemptEnd], None], ...]
     on_answer: tuple[Callable[[Call, Head], None], ...]
     on_stream: tuple[Callable[[Call, Head], Tap | None], ...]
-    on_usage: tuple[Callable[[Call, Usage], None], ...]
     on_ending: tuple[Callable[[Call, Outcome, Callable[[], None]], object], ...]
     on_complete: tuple[tuple[str, Callable[[Call, Outcome], None]], ...]
     needs: Needs
     asks: bool
+    wants_usage: bool
+    wants_running_usage: bool
+    wants_ids: bool
     links: tuple[Link, ...]
     owners: Mapping[object, Link]
     """Whose each of the methods above is."""
@@ -120,11 +122,13 @@ class Pipeline:
             on_attempt_end=_bound("on_attempt_end", outward, owners),
             on_answer=_bound("on_answer", outward, owners),
             on_stream=_bound("on_stream", outward, owners),
-            on_usage=_bound("on_usage", outward, owners),
             on_ending=_bound("on_ending", outward, owners, otherwise=False),
             on_complete=tuple((link.name, _guarded(link, "on_complete")) for link in _having("on_complete", outward)),
             needs=needs,
             asks=needs is not Needs.NOTHING,
+            wants_usage=Needs.USAGE in needs,
+            wants_running_usage=Needs.RUNNING_USAGE in needs,
+            wants_ids=Needs.TOKEN_IDS in needs,
             links=links,
             owners=owners,
         )
@@ -168,12 +172,6 @@ def _guarded(link: Link, phase: str, otherwise: Any = None) -> Any:
         return method
     if phase == "score_workers":
         return lambda call, candidates: method(call, candidates) if when(call) else (1.0,) * len(candidates)
-    if phase == "on_request":
-
-        async def admitted(call: Call) -> Any:
-            return await method(call) if when(call) else None
-
-        return admitted
     return lambda call, *rest: method(call, *rest) if when(call) else otherwise
 
 

@@ -6,7 +6,7 @@ class defines. Plugins know this module and the nouns it names, not each other a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import Enum, Flag, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.ground import Ground, Places
     from tailrace.proxy.head import Head
     from tailrace.proxy.host import HostPart
-    from tailrace.proxy.outcome import AttemptEnd, Outcome, Usage
+    from tailrace.proxy.outcome import AttemptEnd, Outcome
     from tailrace.proxy.reply import Reply
     from tailrace.proxy.sse import Event
 
@@ -37,7 +37,7 @@ class Needs(Flag):
     USAGE = auto()
     TOKEN_IDS = auto()
     RUNNING_USAGE = auto()
-    """The usage so far with every event of a stream, for `on_usage`; to be asked for together with USAGE."""
+    """The usage so far with every event of a stream, for `Call.follow_usage`; to be asked for together with USAGE."""
 
 
 class Verdict(Enum):
@@ -128,8 +128,12 @@ class Plugin(Generic[ConfigT]):
         """Once, when the head is there and before the body is read; a Reject costs no body. Must not block."""
         raise NotImplementedError  # abstract
 
-    async def on_request(self, call: Call) -> Reply | None:
-        """Once, with the body complete. A Reply answers at once, a Reject refuses; the call may be edited."""
+    def on_request(self, call: Call) -> Awaitable[Reply | None] | Reply | None:
+        """Once, with the body complete. A Reply answers at once, a Reject refuses; the call may be edited.
+
+        `async def` where it waits; a plain `def` that returns None or a Reply costs less, and may return a coroutine
+        for the calls that do have to wait.
+        """
         raise NotImplementedError  # abstract
 
     def recheck(self, call: Call) -> None:
@@ -170,13 +174,6 @@ class Plugin(Generic[ConfigT]):
 
     def on_stream(self, call: Call, head: Head) -> Tap | None:
         """A tap for this answer, or None to leave it alone. A tap sees no field that the core injected."""
-        raise NotImplementedError  # abstract
-
-    def on_usage(self, call: Call, usage: Usage) -> None:
-        """What a stream has used of which its client's kernel has taken the bytes; once a read at most. Must be quick.
-
-        It runs outside the call's context, and `usage` is only good until it returns.
-        """
         raise NotImplementedError  # abstract
 
     def on_ending(self, call: Call, outcome: Outcome, release: Callable[[], None]) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tailrace.proxy import answers
-from tailrace.proxy.ending import before_the_end
+from tailrace.proxy.ending import LastBytes
 from tailrace.proxy.fault import Failed, bad_answer
 from tailrace.proxy.outcome import Ending, Outcome
+from tailrace.proxy.signal import Signal
 from tailrace.proxy.stream_relay import StreamRelay
 from tailrace.proxy.taps import Taps
 
@@ -40,7 +41,9 @@ async def relay(call: Call, attempt: Attempt) -> Outcome:
         if call.chain.pipeline.on_ending:
             ending = Outcome(Ending.COMPLETED, head.status)
             ending.delivered_bytes = len(body)
-            await before_the_end(call, ending)
+            let_go: Signal[None] = Signal()
+            if LastBytes(call, let_go.settle).held(ending):
+                await let_go
         client.reply(head, body)
         return Outcome(Ending.COMPLETED, head.status)
     stream = StreamRelay(call, attempt, taps)

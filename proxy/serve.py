@@ -19,6 +19,7 @@ from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.race import Race
 from tailrace.proxy.relay import relay
 from tailrace.proxy.replies import send_reply
+from tailrace.proxy.reply import Reply
 from tailrace.proxy.stride import Apart
 
 if TYPE_CHECKING:
@@ -46,7 +47,11 @@ async def serve(call: Call) -> None:
             if call.head.packed:
                 await Apart(unpack(call))
             read_body(call)
-        reply = await Apart(admit(call)) if pipeline.on_request else None
+        reply = None
+        if pipeline.on_request:
+            admitted = admit(call)
+            if admitted is not None:
+                reply = admitted if isinstance(admitted, Reply) else await Apart(admitted)
         if pipeline.asks:
             call.harvest = ask(call)
         if reply is None and local is not None:

@@ -30,6 +30,10 @@ class Signal(Generic[T]):
             if self.stride is not None:
                 self.stride.resume()
 
+    def settle(self: Signal[None]) -> None:
+        """Settle where the value says nothing."""
+        self.set(None)
+
     def fail(self, error: BaseException) -> None:
         """Settle with an exception."""
         if not self.settled:

@@ -114,8 +114,7 @@ class StreamRelay(Sink):
         assert dialect is not None
         harvest = call.harvest
         if harvest is not None:
-            hooks = call.chain.pipeline.on_usage
-            self._delivery = call.delivery = Delivery(call, harvest, client.transport, hooks)
+            self._delivery = call.delivery = Delivery(call, harvest, client.transport)
         if taps is None:
             self._passage = Passage(dialect)
         elif harvest is not None and taps.lean and answers.choices_asked(call) == 1:

@@ -23,7 +23,7 @@ _BYTES_OF_TOKEN: Final = 4
 _NOTHING: Final = Usage()
 
 
-def settled(call: Call, outcome: Outcome, tariff: Tariff | None, ratios: Ratios) -> Settled:
+def settled(call: Call, outcome: Outcome, tariff: Tariff, ratios: Ratios) -> Settled:
     """The numbers of an ended call, or of one whose answer is about to end well."""
     winner = None if call.race is None else call.race.winner
     billed = _NOTHING
@@ -33,7 +33,7 @@ def settled(call: Call, outcome: Outcome, tariff: Tariff | None, ratios: Ratios)
     lost = _lost(call, winner, billed, served, ratios)
     requests = 1 if served else 0
     return Settled(
-        amount=0 if tariff is None else tariff.charge(billed, requests),
+        amount=tariff.charge(billed, requests),
         status=outcome.status,
         prompt=billed.prompt,
         cached=billed.cached,
@@ -42,7 +42,7 @@ def settled(call: Call, outcome: Outcome, tariff: Tariff | None, ratios: Ratios)
         delivered=outcome.delivered_bytes,
         lost_prompt=lost.prompt,
         lost_completion=lost.completion,
-        lost_amount=0 if tariff is None else tariff.charge(lost, 0),
+        lost_amount=tariff.charge(lost, 0) if lost is not _NOTHING else 0,
         estimated=billed.estimated,
     )
 
@@ -72,9 +72,9 @@ def _billed(call: Call, outcome: Outcome, ratios: Ratios) -> Usage:
 
 def _lost(call: Call, winner: Attempt | None, billed: Usage, served: bool, ratios: Ratios) -> Usage:
     """What engines did for this call that nobody was sent: of attempts that lost, of an answer that was left."""
+    if call.route.name not in READ or (served and len(call.tries) == 1 and _is_all(call.usage, billed)):
+        return _NOTHING
     lost = Usage()
-    if call.route.name not in READ:
-        return lost
     for attempt in call.tries:
         if attempt is not winner and _has_worked(attempt):
             lost.prompt += billed.prompt or ratios.prompt(call.model, call.size)
@@ -86,6 +86,10 @@ def _lost(call: Call, winner: Attempt | None, billed: Usage, served: bool, ratio
             made = made or Usage(ratios.prompt(call.model, call.size))
             lost = replace(lost, prompt=lost.prompt + made.prompt, completion=lost.completion + made.completion)
     return lost
+
+
+def _is_all(made: Usage | None, billed: Usage) -> bool:
+    return made is None or made.completion <= billed.completion
 
 
 def _has_worked(attempt: Attempt) -> bool:

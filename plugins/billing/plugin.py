@@ -21,6 +21,7 @@ from tailrace.plugins.billing.settings import Config as _Config
 from tailrace.plugins.billing.strict import Waiting
 from tailrace.proxy.fault import Reject, Whose
 from tailrace.proxy.identity import Identity
+from tailrace.proxy.ledger.account import CLOSED, Account
 from tailrace.proxy.ledger.books import rings_in
 from tailrace.proxy.ledger.record import Late, Opening
 from tailrace.proxy.ledger.ring import FULL, Ring
@@ -33,25 +34,25 @@ if TYPE_CHECKING:
     from tailrace.proxy.fleet import ModelEntry
     from tailrace.proxy.ground import Places
     from tailrace.proxy.host import HostPart
-    from tailrace.proxy.outcome import Outcome, Usage
-    from tailrace.proxy.reply import Reply
+    from tailrace.proxy.outcome import Outcome
 
 _NOBODY: Final = Identity(key="", tenant="")
 _NO_ROOM: Final = "What this call costs cannot be recorded at the moment."
 
 
-class Account:
-    """The record of one call; `slot` is None once it is settled, or where there was no room for it."""
+class Bill:
+    """What is on record of one call, and for which entry it was opened."""
 
-    __slots__ = ("entry", "opening", "slot")
+    __slots__ = ("account", "charge_key", "entry", "tariff")
 
-    def __init__(self, entry: ModelEntry, opening: Opening, slot: int | None) -> None:
+    def __init__(self, account: Account, charge_key: str, entry: ModelEntry, tariff: Tariff) -> None:
+        self.account = account
+        self.charge_key = charge_key
         self.entry = entry
-        self.opening = opening
-        self.slot = slot
+        self.tariff = tariff
 
 
-_ACCOUNT: Final[Key[Account]] = Key("billing")
+_BILL: Final[Key[Bill]] = Key("billing")
 
 
 class Billing(Plugin[_Config]):
@@ -89,16 +90,16 @@ class Billing(Plugin[_Config]):
             with suppress(asyncio.CancelledError):
                 await following
 
-    async def on_request(self, call: Call) -> Reply | None:
+    def on_request(self, call: Call) -> None:
         """Find what the call costs; refuse what has no price."""
-        if call.model and call.route.local is None and call.entry is not None:
-            tariff = self._tariff(call.entry)
+        entry = call.entry
+        if entry is not None and call.model and call.route.local is None:
+            tariff = self._tariff(entry)
             if tariff is None:
                 self.unpriced += 1
                 text = f"The model '{call.model[:128]}' has no price here, so that it is not served."
                 raise Reject(503, "model_unpriced", text, whose=Whose.GATEWAY, param="model")
             call.provide(tariff)
-        return None
 
     def _tariff(self, entry: ModelEntry) -> Tariff | None:
         """The prices of an entry by its own name, else by its workers'; None where it must not be served."""
@@ -113,46 +114,39 @@ class Billing(Plugin[_Config]):
 
     def on_chosen(self, call: Call, attempt: Attempt) -> bool:
         """Open the record before the first attempt; set down another model's price before one that goes to it."""
+        if _BILL in call:
+            bill = call[_BILL]
+            return attempt.entry is bill.entry or self._changed(call, bill, attempt.entry)
         tariff = call.fact(Tariff)
-        if tariff is None:
-            return True  # it has no model, so nothing that costs
-        if _ACCOUNT not in call:
-            call[_ACCOUNT] = self._opened(call, attempt.entry, tariff)
-            return True
-        account = call[_ACCOUNT]
-        if attempt.entry is not account.entry:
-            tariff = self._tariff(attempt.entry)
-            if tariff is None:
-                return False
-            call.provide(tariff)
-            account.entry = attempt.entry
-            account.opening = _opening(account.opening.charge_key, call, attempt.entry, tariff)
-            if account.slot is not None and self._ring is not None:
-                self._ring.amend(account.slot, account.opening)
+        if tariff is not None:  # without a model there is nothing that costs
+            call[_BILL] = self._opened(call, attempt.entry, tariff)
         return True
 
-    def _opened(self, call: Call, entry: ModelEntry, tariff: Tariff) -> Account:
+    def _changed(self, call: Call, bill: Bill, entry: ModelEntry) -> bool:
+        """Go on with another entry, if that has a price."""
+        tariff = self._tariff(entry)
+        if tariff is None:
+            return False
+        call.provide(tariff)
+        bill.entry, bill.tariff = entry, tariff
+        if bill.account.slot >= 0 and self._ring is not None:
+            self._ring.amend(bill.account.slot, _opening(bill.charge_key, call, entry, tariff))
+        return True
+
+    def _opened(self, call: Call, entry: ModelEntry, tariff: Tariff) -> Bill:
         ring = self._ring
         assert ring is not None
-        opening = _opening(ring.mint(), call, entry, tariff)
-        slot = ring.open(opening)
-        if slot != FULL:
-            return Account(entry, opening, slot)
-        self.unrecorded += 1
-        if self.config.full == "refuse":
-            raise Reject(503, "billing_unavailable", _NO_ROOM, retry_after=1.0, whose=Whose.GATEWAY)
-        return Account(entry, opening, None)
-
-    def on_usage(self, call: Call, usage: Usage) -> None:
-        """Set down what the client has been sent so far."""
-        if _ACCOUNT not in call:
-            return
-        account = call[_ACCOUNT]
-        if account.slot is not None and self._ring is not None:
-            prompt = usage.prompt or self._ratios.prompt(call.model, call.size)
-            taken = 0 if call.delivery is None else call.delivery.taken
-            estimated = usage.estimated or not usage.prompt
-            self._ring.running(account.slot, prompt, usage.completion, usage.cached, taken, estimated)
+        charge_key = ring.mint()
+        slot = ring.open(_opening(charge_key, call, entry, tariff))
+        if slot == FULL:
+            self.unrecorded += 1
+            if self.config.full == "refuse":
+                raise Reject(503, "billing_unavailable", _NO_ROOM, retry_after=1.0, whose=Whose.GATEWAY)
+            return Bill(Account(ring, CLOSED, 0), charge_key, entry, tariff)
+        account = Account(ring, slot, self._ratios.prompt(call.model, call.size) if call.stream else 0)
+        if call.harvest is not None and call.stream:
+            call.harvest.follow(account.note)
+        return Bill(account, charge_key, entry, tariff)
 
     def on_ending(self, call: Call, outcome: Outcome, release: Callable[[], None]) -> bool:
         """Settle before the last bytes leave, and hold them until that is durable where it has to be."""
@@ -166,14 +160,16 @@ class Billing(Plugin[_Config]):
 
     def _settle(self, call: Call, outcome: Outcome) -> bool:
         """Whether this was the moment at which the call's record was settled."""
-        if _ACCOUNT not in call:
+        if _BILL not in call:
             return False
-        account = call[_ACCOUNT]
-        slot, account.slot = account.slot, None
-        if slot is None or self._ring is None:
+        bill = call[_BILL]
+        account = bill.account
+        slot = account.slot
+        if slot < 0 or self._ring is None:
             return False
-        tariff = call.fact(Tariff)
-        self._ring.settle(slot, Late(outcome.ending, _echoed(call)), settled(call, outcome, tariff, self._ratios))
+        account.slot = CLOSED
+        model = "" if call.harvest is None else call.harvest.model
+        self._ring.settle(slot, Late(outcome.ending, model), settled(call, outcome, bill.tariff, self._ratios))
         return True
 
     def metrics(self) -> Iterator[tuple[str, Mapping[str, str], float]]:
@@ -203,8 +199,3 @@ def _opening(charge_key: str, call: Call, entry: ModelEntry, tariff: Tariff) -> 
         tariff.version,
         tariff.rates if tariff.version else None,
     )
-
-
-def _echoed(call: Call) -> str:
-    """The model that the engine says it is."""
-    return "" if call.harvest is None else call.harvest.model

@@ -14,6 +14,7 @@
 A slot:
 
     0        uint64    commit word: generation * 4 + state (0 never used, 1 open, 2 settled)
+    8        uint64    progress: delivered * 2**32 + completion, where that is ahead of the running usage
     64, 128  usage     running usage, twice: sequence, prompt, completion, cached, delivered, estimated
     192      end       generation, record number, time, Settled as integers; Late as JSON
     768,1408 opening   twice: generation, turn, time, first sequence; Opening as JSON
@@ -24,8 +25,9 @@ A settled slot is used again once its number is durable, which is what a reader 
 half of another call until the commit word says that it is open.
 
 Nothing that a commit word vouches for is written over: what changes while a record is open is written to the half that
-does not count yet, and counts from its own checksum on; the two words at the end (state, number settled) are single
-aligned stores. So a process that is killed between any two instructions leaves the state before or after a change.
+does not count yet, and counts from its own checksum on; the words (progress, and at the end state and number settled)
+are single aligned stores. So a process that is killed between any two instructions leaves the state before or after a
+change.
 """
 
 from __future__ import annotations
@@ -44,6 +46,9 @@ PAGE = 4096
 SLOT = 2048
 SLOT_WORDS = SLOT // 8
 OPEN, SETTLED = 1, 2
+PROGRESS_WORD = 1
+PROGRESS_BITS = 32
+MOST = (1 << PROGRESS_BITS) - 1
 USAGE_AT = (64, 128)
 END_AT = 192
 OPENING_AT = (768, 1408)

@@ -22,10 +22,13 @@ from tailrace.proxy.ledger.layout import (
     BLOB,
     END_AT,
     LATE_ROOM,
+    MOST,
     NUMBERS,
     OPEN,
     OPENING,
     OPENING_AT,
+    PROGRESS_BITS,
+    PROGRESS_WORD,
     QUEUE,
     SETTLED,
     SETTLED_WORD,
@@ -119,7 +122,9 @@ class Ring:
         self._firsts[slot] = self._sequences[slot] + 1
         self._turns[slot] = 0
         self._set_down(slot, 0, _now(), text)
-        self._words[self._first_word + slot * SLOT_WORDS] = generation << 2 | OPEN
+        at = self._first_word + slot * SLOT_WORDS
+        self._words[at + PROGRESS_WORD] = 0
+        self._words[at] = generation << 2 | OPEN
         return slot
 
     def amend(self, slot: int, opening: Opening) -> None:
@@ -140,7 +145,7 @@ class Ring:
     def running(
         self, slot: int, prompt: int, completion: int, cached: int, delivered: int, estimated: bool = False
     ) -> None:
-        """Note what a call has used and been sent so far."""
+        """Note what a call has used and been sent so far; `progress` is enough where only the last two have grown."""
         self._sequences[slot] = sequence = self._sequences[slot] + 1
         try:
             numbers = USAGE.pack(sequence, prompt, completion, cached, delivered, estimated)
@@ -149,6 +154,14 @@ class Ring:
             numbers = USAGE.pack(sequence, *bounds, True)
         at = self._first + slot * SLOT + USAGE_AT[sequence & 1]
         self._map[at : at + USAGE_SIZE] = BLOB.pack(USAGE.size, crc32(numbers)) + numbers
+        self.progress(slot, completion, delivered)
+
+    def progress(self, slot: int, completion: int, delivered: int) -> None:
+        """Note a further piece of an answer: one store, as this is done for every token."""
+        word = 0
+        if 0 <= completion <= MOST:
+            word = min(max(delivered, 0), MOST) << PROGRESS_BITS | completion
+        self._words[self._first_word + slot * SLOT_WORDS + PROGRESS_WORD] = word
 
     def settle(self, slot: int, late: Late, settled: Settled) -> None:
         """End a record: from here on it survives this process as it is; the slot is not the caller's any more."""

@@ -200,7 +200,13 @@ class Slots:
                 usage = layout.USAGE.unpack(content)
                 if usage[0] >= first and (best is None or usage[0] > best[0]):
                     best = usage
-        return None if best is None else (best[1], best[2], best[3], best[4], best[5])
+        if best is None:
+            return None
+        _, prompt, completion, cached, delivered, estimated = best
+        progress = self._words[self._at(slot) // 8 + layout.PROGRESS_WORD]
+        if progress & layout.MOST > completion:
+            delivered, completion = divmod(progress, layout.MOST + 1)
+        return prompt, completion, cached, delivered, estimated
 
     def _numbers(self, slot: int) -> tuple[int, ...] | None:
         content = self._blob(self._at(slot) + layout.END_AT, layout.END_ROOM)

@@ -12,15 +12,15 @@ from tailrace.proxy.outcome import Usage
 class Stage:
     """A client whose transport holds back what a test says."""
 
-    def __init__(self, *, broken: bool = False) -> None:
+    def __init__(self) -> None:
         self.waiting = 0
         self.written = 0
         self.told: list[int] = []
-        self.harvest: Any = SimpleNamespace(prompt=9, completion=0, cached=0, pieces=0)
+        self.harvest: Any = SimpleNamespace(prompt=9, completion=0, cached=0, pieces=0, followers=(self.hear,))
         transport: Any = SimpleNamespace(get_write_buffer_size=lambda: self.waiting)
-        self.delivery = Delivery(SimpleNamespace(), self.harvest, transport, (self.hear,))  # type: ignore[arg-type]
+        self.delivery = Delivery(SimpleNamespace(), self.harvest, transport)  # type: ignore[arg-type]
 
-    def hear(self, call: Any, usage: Usage) -> None:
+    def hear(self, usage: Usage, taken: int) -> None:
         self.told.append(usage.completion)
 
     def token(self, size: int = 100) -> None:

@@ -11,7 +11,6 @@ from tailrace.proxy.dialects import CHAT, MESSAGES
 from tailrace.proxy.harvest import Harvest
 from tailrace.proxy.outcome import Usage
 from tailrace.proxy.passage import LESSONS, MeteredPassage, Passage
-from tailrace.proxy.plugin import Needs
 from tailrace.proxy.sse import Event
 from tailrace.proxy.wire import frame, unframe
 
@@ -34,7 +33,7 @@ def chunk(text: str | None, numbers: Numbers | None, *, finish: str | None = Non
 def harvest_of(*, asked: bool = True, route: Any = None) -> Harvest:
     """One of a stream whose usage was asked for on plugins' behalf, or by its client too."""
     call: Any = SimpleNamespace(route=route or SimpleNamespace(name="chat", dialect=CHAT), body=None, token_ids=None)
-    harvest = Harvest(call, Needs.USAGE | Needs.RUNNING_USAGE)
+    harvest = Harvest(call)
     harvest.strip_usage = harvest.strip_running = asked
     return harvest
 
