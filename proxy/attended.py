@@ -12,6 +12,7 @@ from tailrace.proxy.call import Call
 from tailrace.proxy.errors import answer as error_answer
 from tailrace.proxy.fault import Fault, Reject
 from tailrace.proxy.head import RequestHead
+from tailrace.proxy.intake import trailers_too_large
 from tailrace.proxy.metrics.calls import UNPARSED
 from tailrace.proxy.routes import Route
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tailrace.proxy.server import ClientConnection
     from tailrace.proxy.service import Service
 
+_FRAMING: Final = 16
+"""Bytes that may come with each of a body's; a chunk of one byte has five."""
 _LINGER: Final = 2.0
 """How long a client may say nothing before a refused connection is closed,"""
 _LINGER_AT_MOST: Final = 30.0
@@ -31,6 +34,7 @@ class Attended(Answering):
     """A connection that is looked at a few times a second; `_reading` is the call whose body arrives now."""
 
     __slots__ = (
+        "_beyond",
         "_body_since",
         "_head_since",
         "_head_size",
@@ -42,6 +46,7 @@ class Attended(Answering):
         "_spoken",
         "_unsent",
         "_url",
+        "_weighed",
         "peer",
         "touched",
     )
@@ -56,6 +61,8 @@ class Attended(Answering):
         self._head_size = 0
         self._head_since = 0.0
         self._body_since = 0.0
+        self._beyond = 0
+        self._weighed = 0
         self._queue: deque[Call] = deque()
         self._reading: Call | None = None
         self._unsent = 0
@@ -71,6 +78,19 @@ class Attended(Answering):
         self._spoken = seen.find(self._url + b" HTTP/", self._spoken) + 1
         if not self._spoken:
             raise invalid("Only HTTP is spoken here.")
+
+    def _weigh(self, call: Call, read: int) -> None:
+        """Refuse a body that comes with far more than itself: without end, trailers and extensions are no part of it.
+
+        `read` are the bytes that came just now, 0 where the head was among them. Each byte of the body makes up for
+        some of what comes with it, but pays for none that comes later.
+        """
+        beyond = self._beyond + read - _FRAMING * (call.size - self._weighed) if read else 0
+        self._weighed = call.size
+        self._beyond = max(0, beyond)
+        limits = self.service.chain.limits
+        if beyond > limits.head:
+            self._refuse(trailers_too_large(limits).fault)
 
     def _refuse(self, fault: Fault) -> None:
         """Answer what never became a call, or one whose body turned out to be wrong, behind all that came before it."""

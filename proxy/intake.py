@@ -106,6 +106,12 @@ def head_too_large(limits: Limits) -> Reject:
     return Reject(431, "headers_too_large", f"The request's headers are {what}.")
 
 
+def trailers_too_large(limits: Limits) -> Reject:
+    """What comes with a body has outgrown it."""
+    what = f"larger than {limits.head} bytes (`limits.head`)"
+    return Reject(431, "headers_too_large", f"The request's trailers or chunk extensions are {what}.")
+
+
 def target_too_long(limits: Limits) -> Reject:
     """A path with its query above the limit."""
     return Reject(414, "target_too_long", f"The request target is longer than {limits.target} bytes (`limits.target`).")

@@ -52,7 +52,8 @@ class ClientConnection(Parsing):
             self.touched = self.service.clock.now
             return
         begins = False
-        if self._reading is None:
+        reading = self._reading
+        if reading is None:
             begins = not self._head_size
             if begins and self._repeat is not None and self._take_repeated(data):
                 return
@@ -60,7 +61,7 @@ class ClientConnection(Parsing):
                 return  # empty lines before a request mean nothing, no sign of life either
             self._head_size += len(data)
         self.touched = self.service.clock.now
-        if begins or self._reading is not None:
+        if begins or reading is not None:
             self._seen.clear()
             self._spoken = 0
         self._seen.append(data)
@@ -87,7 +88,9 @@ class ClientConnection(Parsing):
             self._advance()
         if fault is not None:
             self._refuse(fault)
-        elif self._head_size > self.service.chain.limits.head and self._reading is None:
+        elif self._reading is not None:
+            self._weigh(self._reading, len(data) if self._reading is reading else 0)
+        elif self._head_size > self.service.chain.limits.head:
             self._refuse(head_too_large(self.service.chain.limits).fault)
 
     def _take_repeated(self, data: bytes) -> bool:

@@ -171,12 +171,12 @@ def test_SMG_10_endless_head():
     run(body())
 
 
-def test_SMG_10_endless_trailers_take_no_memory():
+def test_SMG_10_trailers_take_no_memory():
     async def body():
         async with scene(GOOD) as s:
             client = await s.client()
             await client.send(post(CHUNKED, CHUNKS[:-2]))
-            for _ in range(50):
+            for _ in range(4):
                 await client.send(b"x-trailer: a\r\n" * 1000)
             await until(lambda: bool(s.process.service.connections), "the connection")
             (connection,) = s.process.service.connections
