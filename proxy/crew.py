@@ -1,7 +1,8 @@
 """The processes that the supervisor keeps: started, asked, replaced when they die, ended together.
 
 A process that dies is replaced at once; one that dies young, after a pause that doubles up to LONGEST_PAUSE. When no
-process serves and MOST_FAILURES starts have failed in a row, the crew gives up with the reason.
+process serves and MOST_FAILURES starts have failed in a row, the crew gives up with the reason. A start that the system
+refuses, for want of a descriptor or of memory, is one that failed.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class Crew:
         self._firsts: list[asyncio.Future[Member]] = []
         self._ending = False
         self.gave_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Set to the reason, a sentence, where the supervisor has to end."""
         self.on_joined: Callable[[Member], None] = lambda _member: None
         self.on_left: Callable[[int], None] = lambda _seat: None
         self.on_asked: Callable[[int, str, dict[str, Any]], Awaitable[Any]] | None = None
@@ -87,6 +89,8 @@ class Crew:
         loop = asyncio.get_running_loop()
         self._firsts = [loop.create_future() for _ in range(self._seats)]
         self._keepers = [asyncio.ensure_future(self._keep(index)) for index in range(self._seats)]
+        for index, keeper in enumerate(self._keepers):
+            keeper.add_done_callback(partial(self._kept, index))
         members = await asyncio.gather(*self._firsts)
         return members[0].addresses
 
@@ -135,7 +139,10 @@ class Crew:
         loop = asyncio.get_running_loop()
         while not self._ending:
             began = loop.time()
-            await self._live(index)
+            try:
+                await self._live(index)
+            except OSError as error:
+                self._failed(index, f"the system refused: {_cause(error)}")
             if loop.time() - began >= YOUNG:
                 pause = FIRST_PAUSE
             elif not self._ending:
@@ -144,30 +151,24 @@ class Crew:
 
     async def _live(self, index: int) -> None:
         """The life of one process, from its start to its end."""
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        channel = None
+        process = channel = None
         segment = self._tally.open()
-        start = self._orders(index, segment.fd)
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "tailrace.proxy.process",
-                str(theirs.fileno()),
-                stdin=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
-                pass_fds=(theirs.fileno(), *start.descriptors),
-            )
         try:
-            channel = await Channel.over(ours, None if self.on_asked is None else partial(self.on_asked, index))
+            start = self._orders(index, segment.fd)
+            ours, theirs = socket.socketpair()
+            with theirs, contextlib.ExitStack() as until_taken:
+                until_taken.callback(ours.close)
+                ours.setblocking(False)
+                process = await _launched(theirs, start)
+                channel = await Channel.over(ours, None if self.on_asked is None else partial(self.on_asked, index))
+                until_taken.pop_all()
             member = Member(index, process, channel, start)
             if await self._begin(member, start):
                 code = await process.wait()
                 self._left(index, code)
         finally:
             self._members.pop(index, None)
-            if process.returncode is None:
+            if process is not None and process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
@@ -209,6 +210,18 @@ class Crew:
         self._failures[index] += 1
         log.error("process %d cannot be replaced: %s", index, reason)
         if not self._members and min(self._failures) >= MOST_FAILURES and not self.gave_up.done():
+            self.gave_up.set_result(f"no process can serve any more: {reason}")
+
+    def _kept(self, index: int, keeper: asyncio.Task[None]) -> None:
+        """A keeper ends with the crew, or by a mistake in here: an empty seat must not stay unnoticed."""
+        error = None if keeper.cancelled() else keeper.exception()
+        if error is None:
+            return
+        log.error("the keeper of process %d failed", index, exc_info=error)
+        reason = f"process {index} cannot be kept any more: {type(error).__name__}: {error}"
+        if not self._firsts[index].done():
+            self._firsts[index].set_exception(StartFailed(reason))
+        if not self.gave_up.done():
             self.gave_up.set_result(reason)
 
     def _left(self, index: int, code: int) -> None:
@@ -217,6 +230,26 @@ class Crew:
         self._tally.supervision.restarted()
         say = log.info if code == 0 else log.error
         say("process %d ended, %s; it is replaced", index, _ended(code))
+
+
+async def _launched(channel: socket.socket, start: Start) -> asyncio.subprocess.Process:
+    """A process that finds its end of the channel open, and what it is to serve with."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tailrace.proxy.process",
+        str(channel.fileno()),
+        stdin=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+        pass_fds=(channel.fileno(), *start.descriptors),
+    )
+
+
+def _cause(error: OSError) -> str:
+    """What the system said first; other ways that were tried then fail in words of their own."""
+    while isinstance(error.__context__, OSError):
+        error = error.__context__
+    return error.strerror or str(error)
 
 
 def _ended(code: int) -> str:

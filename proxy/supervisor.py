@@ -8,6 +8,7 @@ after the calls that are running: whoever starts the next supervisor can bind th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import resource
 import signal
@@ -128,7 +129,9 @@ class Supervisor:
         await asyncio.wait([stopped, self.crew.gave_up], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         if self.crew.gave_up.done():
-            raise Fatal(f"no process can serve any more: {self.crew.gave_up.result()}")
+            if self.crew.serving:
+                await self._end_now()
+            raise Fatal(self.crew.gave_up.result())
         await self._end()
         return 0
 
@@ -146,6 +149,14 @@ class Supervisor:
                 await self.crew.gone()
         except TimeoutError:
             log.error("processes that did not end in time are killed")
+
+    async def _end_now(self) -> None:
+        """Let those that still serve tell their clients; whoever starts the next supervisor waits for this one."""
+        self._close_sockets()
+        await self.crew.hurry()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE):
+                await self.crew.gone()
 
     async def _close_later(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
