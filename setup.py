@@ -73,6 +73,7 @@ HOT = (
     "proxy/tariff",
     "proxy/upstream",
     "proxy/usage",
+    "proxy/waiting",
     "proxy/watch/asked",
     "proxy/watch/subscription",
     "proxy/wire",

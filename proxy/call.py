@@ -8,23 +8,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
-from tailrace.proxy.fault import (
-    FAILURES,
-    STEP_FAILED,
-    Failed,
-    Fault,
-    Reject,
-    fault_of,
-    overdue,
-    timed_out,
-    too_large,
-)
+from tailrace.proxy.fault import FAILURES, Failed, Fault, Reject, fault_of, overdue, timed_out, too_large
 from tailrace.proxy.head import Head, streaming_head
 from tailrace.proxy.mishap import go_on_without, note
 from tailrace.proxy.outcome import Usage
 from tailrace.proxy.plugin import Key
 from tailrace.proxy.signal import Signal
 from tailrace.proxy.stride import Stride
+from tailrace.proxy.waiting import Waiting
 
 if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
@@ -47,6 +38,8 @@ log: Final = logging.getLogger("tailrace")
 T = TypeVar("T")
 P = ParamSpec("P")
 _NEVER: Final = float("inf")
+_SMALL: Final = 512
+"""Bytes: below, an object for each part of a body takes a good deal more memory than is counted."""
 
 
 class Call:
@@ -100,7 +93,7 @@ class Call:
         total = chain.timeouts.total
         self.deadline = now + total if total else _NEVER
         self.tries: list[Attempt] = []
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | bytearray] = []
 
     def edit(self, name: str, value: bytes | None) -> None:
         """Change one top-level field of the JSON body: `value` is JSON text, None removes the field."""
@@ -154,12 +147,18 @@ class Call:
             raise memory.full()
         memory.used += size
         self.size += size
-        self._parts.append(data)
+        parts = self._parts
+        if size >= _SMALL or not parts:
+            parts.append(data)
+        elif isinstance(last := parts[-1], bytearray):
+            last += data
+        else:
+            parts.append(bytearray(data))
 
     def taken(self) -> None:
         """The body is whole."""
         parts = self._parts
-        self.raw = parts[0] if len(parts) == 1 else b"".join(parts)
+        self.raw = cast("bytes", parts[0]) if len(parts) == 1 else b"".join(parts)  # the first is never joined to
         parts.clear()
         self.complete = True
         if self._waiter is not None:
@@ -265,33 +264,3 @@ class Call:
             # Once: a plugin may need a while to tidy up.
             self.stopped = fault
             self.stride.cancel()
-
-
-class Waiting:
-    """The context of one wait: the plugin's budget stands still, and what refuses the call afterwards does so here."""
-
-    __slots__ = ("_began", "_call", "_left")
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self._began = 0
-        self._left: float | None = None
-
-    async def __aenter__(self) -> None:
-        self._began = time.monotonic_ns()
-        budget = self._call.budget
-        if budget is not None and (due := budget.when()) is not None:
-            self._left = due - self._call.client.loop.time()
-            budget.reschedule(None)
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        call = self._call
-        call.waited_ns += time.monotonic_ns() - self._began
-        if self._left is not None and call.budget is not None:
-            call.budget.reschedule(call.client.loop.time() + self._left)
-        if kind is None:
-            for recheck in call.chain.pipeline.recheck:
-                try:
-                    recheck(call)
-                except FAILURES as error:
-                    go_on_without(call, call.chain.pipeline.owners[recheck], "recheck", error, STEP_FAILED)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import sys
 
 import pytest
 from fakes import GOOD, chunked, run, until
@@ -75,5 +77,36 @@ def test_BOD_08_trailers_below_the_bound_are_dropped():
                 await client.send(b"\r\n")
                 assert (await client.read_answer()).status == 200
             assert b"x-1:" not in s.upstream.requests[0].head
+
+    run(body())
+
+
+SIZES = {
+    "two bytes": [2],
+    "one byte": [1],
+    "around what counts as small": [511, 512, 513],
+    "mixed": [1, 4000, 1, 1, 600, 2],
+    "small behind large": [100_000, 3, 3],
+}
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_BOD_08_a_body_in_small_parts_takes_the_memory_that_is_counted(sizes):
+    async def body():
+        async with scene(GOOD) as s:
+            client = await s.client()
+            turns = itertools.cycle(sizes)
+            cuts = [0]
+            while cuts[-1] < len(LARGE):
+                cuts.append(cuts[-1] + next(turns))
+            pieces = [LARGE[start:end] for start, end in itertools.pairwise(cuts)]
+            await client.send(post(CHUNKED, b"".join(map(chunked, pieces))))
+            await until(lambda: s.process.service.memory.used == len(LARGE))
+            (connection,) = s.process.service.connections
+            parts = connection._reading._parts
+            assert sys.getsizeof(parts) + sum(map(sys.getsizeof, parts)) < 1.3 * len(LARGE)
+            await client.send(b"0\r\n\r\n")
+            assert (await client.read_answer()).status == 200
+            assert s.upstream.requests[0].body == LARGE
 
     run(body())
