@@ -198,14 +198,14 @@ def timed_out(kind: str, limit: float) -> Fault:
         whose=Whose.ENGINE,
         status=504,
         code="upstream_timeout",
-        message=f"The worker did not answer in time ({kind.replace('_', ' ')} limit of {limit:g} s).",
+        message=f"The worker did not answer in time ({kind.replace('_', ' ')} limit of {round(limit, 2):g} s).",
         retryable=True,
     )
 
 
 def overdue(limit: float) -> Fault:
     """The limit of the whole call passed, and no worker had a part in it."""
-    message = f"The request was not answered in time (total limit of {limit:g} s)."
+    message = f"The request was not answered in time (total limit of {round(limit, 2):g} s)."
     return timed_out("total", limit).but(whose=Whose.GATEWAY, message=message, sent=False)
 
 
