@@ -71,5 +71,12 @@ def parse(text: str, name: str, *, environ: Mapping[str, str] = os.environ, look
     return Source(path=Path(name), root=root, files=(Path(name), *interpolation.files))
 
 
+def text_node(text: str) -> Node:
+    """Text that stands alone, as a value of a command line does, as the value of a file."""
+    node = Node("scalar", Origin(""), 1)
+    node.text = node.written = text
+    return node
+
+
 def _refuse(file: str, line: int, text: str) -> NoReturn:
     raise ConfigError((Flaw(file, line, text),))

@@ -7,17 +7,25 @@ import asyncio
 import gc
 import signal
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import uvloop
+from tailrace.proxy.config import Flaws
 from tailrace.proxy.config.setting import help_of
+from tailrace.proxy.config.shapes import shape_of
+from tailrace.proxy.config.source import text_node
 from tailrace.worker.sim.failures import Fault, Kind, fault_from
 from tailrace.worker.sim.server import Sim, serve
 from tailrace.worker.sim.settings import Adapter, SimSettings
 
 _DEFAULT = SimSettings()
+_TOLD = """\
+A simulated inference engine: vLLM's wire format, timing and failures, without a model.
+
+The same prompt has the same answer where the request says `temperature: 0` or brings a `seed`; every other answer is
+drawn by chance, as a model's is. With --seed a server that is asked the same in the same order answers the same."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -64,14 +72,42 @@ def _obey_signals(sim: Sim) -> asyncio.Event:
 
 def settings_from(argv: Sequence[str]) -> SimSettings:
     """The settings that a command line asks for; exits as argparse does when it asks for nonsense."""
-    given = vars(_parser().parse_args(argv))
+    parser = _parser()
+    given = vars(parser.parse_args(argv))
     if given["port"] < 0:
         given["port"] = None
     given["served_model_names"] = tuple(given["served_model_names"] or ())
     given["api_keys"] = tuple(given["api_keys"] or ())
     given["lora_modules"] = tuple(given["lora_modules"] or ())
     given["faults"] = tuple(given["faults"] or ())
-    return SimSettings(**given)
+    settings = SimSettings(**given)
+    for fault in settings.check():
+        parser.error(str(fault))
+    return settings
+
+
+def _bound(name: str) -> Callable[[str], Any]:
+    """What a flag's text means, within the bounds that the setting has in a worker's file."""
+    shape = shape_of(get_type_hints(SimSettings, include_extras=True)[name])
+
+    def read(text: str) -> Any:
+        node, flaws = text_node(text), Flaws()
+        value = shape.decode(node, flaws)
+        for flaw in flaws:
+            raise argparse.ArgumentTypeError(flaw.text)
+        return value
+
+    return read
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text
+
+
+def _port(text: str) -> int:
+    return -1 if text == "-1" else int(_bound("port")(text))
 
 
 def _fault(text: str) -> Fault:
@@ -123,7 +159,7 @@ def _faults_told() -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tailrace sim",
-        description="A simulated inference engine: vLLM's wire format, timing and failures, without a model.",
+        description=_TOLD,
         epilog=_faults_told(),
         formatter_class=_Formatter,
     )
@@ -141,23 +177,36 @@ def _told(name: str) -> str:
 
 def _place(group: Any) -> None:
     group.add_argument("--host", default=_DEFAULT.host, help=_told("host"))
-    group.add_argument("--port", type=int, default=8000, help="0 lets the kernel choose, -1 opens no TCP port")
+    group.add_argument("--port", type=_port, default=8000, help="0 lets the kernel choose, -1 opens no TCP port")
     group.add_argument("--uds", metavar="PATH", default=None, help="listen on this Unix socket as well")
     group.add_argument("--api-key", dest="api_keys", action="append", metavar="KEY", help="needed on /v1; repeatable")
-    group.add_argument("--keep-alive-s", type=float, default=_DEFAULT.keep_alive_s, help="idle connections close then")
+    group.add_argument(
+        "--keep-alive-s", type=_bound("keep_alive_s"), default=_DEFAULT.keep_alive_s, help="idle connections close then"
+    )
 
 
 def _model(group: Any) -> None:
-    group.add_argument("--model", default=_DEFAULT.model, help="shown as the model's root")
+    group.add_argument("--model", type=_name, default=_DEFAULT.model, help="shown as the model's root")
     names = "what the model answers to, instead of --model; the first is what it calls itself"
-    group.add_argument("--served-model-name", dest="served_model_names", nargs="+", metavar="NAME", help=names)
+    group.add_argument(
+        "--served-model-name", dest="served_model_names", nargs="+", type=_name, metavar="NAME", help=names
+    )
     group.add_argument("--lora-modules", nargs="+", type=_adapter, metavar="NAME=PATH", help="adapters served besides")
     group.add_argument(
         "--runner", choices=("any", "generate", "pooling"), default=_DEFAULT.runner, help=_told("runner")
     )
-    group.add_argument("--max-model-len", type=int, default=_DEFAULT.max_model_len, help=_told("max_model_len"))
-    group.add_argument("--embedding-dim", type=int, default=_DEFAULT.embedding_dim, help=_told("embedding_dim"))
-    group.add_argument("--answer-tokens", type=int, default=_DEFAULT.answer_tokens, help="mean chat answer; 0: no end")
+    group.add_argument(
+        "--max-model-len", type=_bound("max_model_len"), default=_DEFAULT.max_model_len, help=_told("max_model_len")
+    )
+    group.add_argument(
+        "--embedding-dim", type=_bound("embedding_dim"), default=_DEFAULT.embedding_dim, help=_told("embedding_dim")
+    )
+    group.add_argument(
+        "--answer-tokens",
+        type=_bound("answer_tokens"),
+        default=_DEFAULT.answer_tokens,
+        help="mean chat answer; 0: no end",
+    )
     for name, told in (
         ("request-id-headers", "x-request-id on every answer"),
         ("prompt-tokens-details", "cached tokens in usage"),
@@ -170,27 +219,41 @@ def _model(group: Any) -> None:
 
 
 def _speed(group: Any) -> None:
-    group.add_argument("--ttft-ms", type=float, default=_DEFAULT.ttft_ms, help="from prefill to the first token")
-    group.add_argument("--ttft-jitter", type=float, default=_DEFAULT.ttft_jitter, help="sigma of its log-normal factor")
+    group.add_argument(
+        "--ttft-ms", type=_bound("ttft_ms"), default=_DEFAULT.ttft_ms, help="from prefill to the first token"
+    )
+    group.add_argument(
+        "--ttft-jitter", type=_bound("ttft_jitter"), default=_DEFAULT.ttft_jitter, help="sigma of its log-normal factor"
+    )
     told = "shared by all requests; 0 is free"
-    group.add_argument("--prefill-tokens-per-s", type=float, default=_DEFAULT.prefill_tokens_per_s, help=told)
-    group.add_argument("--itl-ms", type=float, default=_DEFAULT.itl_ms, help="between tokens; 0: as fast as possible")
-    group.add_argument("--max-num-seqs", type=int, default=_DEFAULT.max_num_seqs, help="running at once")
+    group.add_argument(
+        "--prefill-tokens-per-s", type=_bound("prefill_tokens_per_s"), default=_DEFAULT.prefill_tokens_per_s, help=told
+    )
+    group.add_argument(
+        "--itl-ms", type=_bound("itl_ms"), default=_DEFAULT.itl_ms, help="between tokens; 0: as fast as possible"
+    )
+    group.add_argument(
+        "--max-num-seqs", type=_bound("max_num_seqs"), default=_DEFAULT.max_num_seqs, help="running at once"
+    )
     told = "running and waiting together; more get 503"
-    group.add_argument("--max-num-queued-reqs", type=int, default=None, metavar="N", help=told)
+    group.add_argument(
+        "--max-num-queued-reqs", type=_bound("max_num_queued_reqs"), default=None, metavar="N", help=told
+    )
     policy = _DEFAULT.scheduling_policy
     group.add_argument(
         "--scheduling-policy", choices=("fcfs", "priority"), default=policy, help=_told("scheduling_policy")
     )
-    group.add_argument("--block-size", type=int, default=_DEFAULT.block_size, help=_told("block_size"))
+    group.add_argument("--block-size", type=_bound("block_size"), default=_DEFAULT.block_size, help=_told("block_size"))
     blocks = {"dest": "num_gpu_blocks", "default": _DEFAULT.num_gpu_blocks, "help": _told("num_gpu_blocks")}
-    group.add_argument("--num-gpu-blocks-override", type=int, **blocks)
+    group.add_argument("--num-gpu-blocks-override", type=_bound("num_gpu_blocks"), **blocks)
     group.add_argument("--seed", type=int, default=None, help="of all that is drawn by chance")
 
 
 def _trouble(group: Any) -> None:
     told = "what SIGTERM does: 0 hangs open streams, more drains them for so many seconds"
-    group.add_argument("--shutdown-timeout", type=float, default=_DEFAULT.shutdown_timeout, metavar="S", help=told)
+    group.add_argument(
+        "--shutdown-timeout", type=_bound("shutdown_timeout"), default=_DEFAULT.shutdown_timeout, metavar="S", help=told
+    )
     told = "arm a fault, such as stall:after_tokens=3,count=1 or slow:factor=8,share=0.05; repeatable"
     group.add_argument(
         "--fail", dest="faults", action="append", type=_fault, metavar="KIND[:NAME=VALUE,...]", help=told

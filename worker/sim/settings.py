@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tailrace.proxy.config import AtLeast, Covered, Port, setting
+from tailrace.proxy.address import socket_fault
+from tailrace.proxy.config import At, AtLeast, Covered, NotEmpty, Port, setting
 from tailrace.worker.sim.failures import Amount, Count, Fault
 
 AtLeastOne = Annotated[int, AtLeast(1)]
@@ -15,7 +17,7 @@ AtLeastOne = Annotated[int, AtLeast(1)]
 class Adapter:
     """A LoRA adapter, served as a model of its own name."""
 
-    name: str = setting(help="the model name it answers to")
+    name: Annotated[str, NotEmpty()] = setting(help="the model name it answers to")
     path: str = setting(help="shown as its root")
 
 
@@ -31,8 +33,10 @@ class SimSettings:
     port: Port | None = setting(default=0, help="0: any free one; in a worker's file a Unix socket is used instead")
     uds: str | None = setting(default=None, help="path of a Unix socket to listen on")
 
-    model: str = setting(default="sim", help="shown as the model's root, and its name where none is given")
-    served_model_names: tuple[str, ...] = setting(
+    model: Annotated[str, NotEmpty()] = setting(
+        default="sim", help="shown as the model's root, and its name where none is given"
+    )
+    served_model_names: tuple[Annotated[str, NotEmpty()], ...] = setting(
         default=(), help="what the model answers to; the first is what it calls itself"
     )
     lora_modules: tuple[Adapter, ...] = setting(default=(), help="adapters served besides")
@@ -57,7 +61,10 @@ class SimSettings:
     scheduling_policy: Literal["fcfs", "priority"] = setting(default="fcfs", help="order of the waiting ones")
     block_size: AtLeastOne = setting(default=32, help="tokens of a cache block")
     num_gpu_blocks: AtLeastOne = setting(default=4096, help="blocks of the prefix cache")
-    seed: int | None = setting(default=None, help="of all that is drawn by chance")
+    seed: int | None = setting(
+        default=None,
+        help="of all that is drawn by chance, as are answers to requests with neither `temperature: 0` nor a seed",
+    )
 
     enable_request_id_headers: bool = setting(default=True, help="x-request-id on every answer")
     enable_prompt_tokens_details: bool = setting(default=True, help="cached tokens in usage")
@@ -70,6 +77,11 @@ class SimSettings:
     keep_alive_s: Amount = setting(default=5.0, help="idle connections are closed after so many seconds")
     faults: tuple[Fault, ...] = setting(default=(), help="failures that are armed from the start")
     keep_requests: Count = setting(default=0, help="last requests held for tests")
+
+    def check(self) -> Iterator[At]:
+        """A path that no socket can have."""
+        if self.uds is not None and (fault := socket_fault(self.uds)):
+            yield At(fault, "uds")
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -173,3 +173,41 @@ def test_help_tells_every_fault_and_its_fields(capsys: pytest.CaptureFixture[str
         assert kind in told
     for field in dataclasses.fields(Fault):
         assert field.name == "fail" or f"\n  {field.name} " in told
+
+
+@pytest.mark.parametrize(
+    ("flags", "fault"),
+    [
+        (["--port", "99999"], "argument --port: must be at most 65535, got 99999"),
+        (["--port=-2"], "argument --port: must be at least 0, got -2"),
+        (["--max-num-seqs", "0"], "argument --max-num-seqs: must be at least 1, got 0"),
+        (["--max-num-queued-reqs", "0"], "argument --max-num-queued-reqs: must be at least 1, got 0"),
+        (["--block-size", "0"], "argument --block-size: must be at least 1, got 0"),
+        (["--num-gpu-blocks-override", "0"], "argument --num-gpu-blocks-override: must be at least 1, got 0"),
+        (["--max-model-len", "0"], "argument --max-model-len: must be at least 1, got 0"),
+        (["--embedding-dim", "x"], 'argument --embedding-dim: expected a whole number, got "x"'),
+        (["--answer-tokens=-1"], "argument --answer-tokens: must be at least 0, got -1"),
+        (["--itl-ms=-1"], "argument --itl-ms: must be at least 0, got -1"),
+        (["--ttft-ms", "nan"], 'argument --ttft-ms: expected a number, got "nan"'),
+        (["--model="], "argument --model: must not be empty"),
+        (["--served-model-name", "a", ""], "argument --served-model-name: must not be empty"),
+        (["--uds", "/" + 107 * "x"], "uds: a Unix socket's path has at most 107 bytes, and this one has 108"),
+    ],
+)
+def test_what_a_file_could_not_say_is_refused(flags: list[str], fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        settings_from(flags)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"tailrace sim: error: {fault}\n")
+
+
+def test_no_port_and_names_that_look_like_something_else() -> None:
+    settings = settings_from(["--port=-1", "--model", "null", "--served-model-name", "1", "--itl-ms", "0.5"])
+    assert (settings.port, settings.names, settings.model, settings.itl_ms) == (None, ("1",), "null", 0.5)
+
+
+def test_the_help_says_which_answers_repeat_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        settings_from(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "The same prompt has the same answer where the request says `temperature: 0` or brings a `seed`" in told
