@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 _API = re.compile(r"/v1(?:/(?:chat/)?completions|/messages|/responses|/models)?\Z")
 _RESOLVE_EVERY = 15.0
+LONGEST_SOCKET = 107
+"""Bytes of a Unix socket's path; the kernel wants an end behind them."""
 _NODELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
@@ -43,6 +45,8 @@ class Address:
             path = url.removeprefix("unix:").removeprefix("//")
             if not path.startswith("/"):
                 raise AddressError(f"'{url}': a Unix socket is written unix:/absolute/path")
+            if fault := socket_fault(path):
+                raise AddressError(f"'{url}': {fault}")
             return cls(f"unix:{path}", b"localhost", unix=path)
         try:
             parts = urlsplit(url)
@@ -115,6 +119,14 @@ class Address:
         found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         self._found = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         self._found_at = loop.time()
+
+
+def socket_fault(path: str) -> str | None:
+    """What keeps a path from being a Unix socket's on every system."""
+    length = len(path.encode(errors="surrogateescape"))
+    if length > LONGEST_SOCKET:
+        return f"a Unix socket's path has at most {LONGEST_SOCKET} bytes, and this one has {length}"
+    return "a path has no NUL in it" if "\0" in path else None
 
 
 def _is_literal(host: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from tailrace.proxy.address import Address
+from tailrace.proxy.address import Address, socket_fault
 from tailrace.proxy.config import At, setting
 from tailrace.proxy.pem import authority_faults, pair_faults
 
@@ -105,6 +105,8 @@ def split_listen(address: str) -> tuple[str, int]:
         path = address.removeprefix("unix:")
         if not path.startswith("/"):
             raise ValueError(f"'{address}': a Unix socket is written unix:/absolute/path")
+        if fault := socket_fault(path):
+            raise ValueError(f"'{address}': {fault}")
         return path, -1
     if address.startswith(("http:", "https:")):
         raise ValueError(f"'{address}': no scheme stands here, just HOST:PORT; `tls` beside it makes it HTTPS")

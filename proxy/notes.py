@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tailrace.proxy.blame import own_failure
 from tailrace.proxy.build import all_pools
+from tailrace.proxy.entry import PluginEntry
 from tailrace.proxy.plugin import Plugin
 from tailrace.proxy.settings import Gateway, Relay
 
@@ -18,6 +19,8 @@ def notes(settings: Relay) -> Iterator[str]:
     if several and all(entry.plugin.score_workers is Plugin.score_workers for entry in settings.plugins):
         yield "no plugin chooses workers (`route` does): each call goes to one at random"
     for number, entry in enumerate(settings.plugins):
+        if entry.plugin.score_workers is not Plugin.score_workers and (above := _like(settings.plugins[:number], entry)):
+            yield f"plugins[{number}]: `{entry.name}` scores the same calls as plugins[{above[0]}]: their scores add up"
         remark = getattr(entry.config, "remark", None)
         try:
             texts = () if remark is None else tuple(remark(settings.models.keys()))
@@ -25,3 +28,12 @@ def notes(settings: Relay) -> Iterator[str]:
             texts = (f"plugin '{entry.name}' itself failed at its remark: {own_failure(error)}",)
         for text in texts:
             yield f"plugins[{number}]: {text}"
+
+
+def _like(above: Sequence[PluginEntry], entry: PluginEntry) -> list[int]:
+    """Where the same plugin stands further up for the same calls."""
+    return [
+        number
+        for number, other in enumerate(above)
+        if other.name == entry.name and other.terms.when in (None, entry.terms.when)
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ from tailrace.proxy.listener import Listener, clashes, folder_faults, leads_to, 
 from tailrace.proxy.pass_through import PassThrough, twice
 from tailrace.proxy.pem import authority_faults, pair_faults
 
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _OTHER_WORDS_FOR_OFF = ("false", "False", "no", "none", "0", "disabled")
 
 
@@ -188,12 +190,15 @@ class Relay:
             yield At(
                 f"give at least {SHORTEST} characters: whoever reads one request on its way could guess a shorter key",
                 "hop_key",
+                bare=True,
             )
 
     def check_forwarded(self) -> Iterable[At]:
-        """Headers that never go on, whoever wants it."""
+        """Names that nothing can have, and headers that never go on, whoever wants it."""
         for number, name in enumerate(self.forward_headers):
-            if request_rule(name.encode(errors="replace")) not in (CREDENTIAL, PASS):
+            if not _NAME.fullmatch(name):
+                yield At(f"'{name}' cannot be the name of a header or a query parameter", "forward_headers", number)
+            elif request_rule(name.encode(errors="replace")) not in (CREDENTIAL, PASS):
                 text = f"'{name}' is about one connection, or the relay's own to say: it cannot be forwarded"
                 yield At(text, "forward_headers", number)
 

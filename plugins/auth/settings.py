@@ -100,7 +100,7 @@ class Issuer:
                 yield At(f"{algorithm} takes {takes}", "algorithms", number)
         least = max((int(name[2:]) // 8 for name in self.algorithms if name.startswith("HS")), default=0)
         if self.secret is not None and len(self.secret.reveal().encode()) < least:
-            yield At(f"give at least {least} bytes: any token gives a shorter one away", "secret")
+            yield At(f"give at least {least} bytes: any token gives a shorter one away", "secret", bare=True)
         if self.jwks is not None and not self.jwks.startswith("https://") and not _is_local(self.jwks):
             yield At("must be an https URL: on another way, anybody could put in keys of their own", "jwks")
         if self.tenant is None and self.claims.tenant is None:
@@ -137,7 +137,7 @@ class Config:
     def check_single_key(self) -> Iterable[At]:
         """A key that can be guessed."""
         if self.single_key is not None and len(self.single_key.reveal()) < _SHORTEST_KEY:
-            yield At(f"give at least {_SHORTEST_KEY} characters", "single_key")
+            yield At(f"give at least {_SHORTEST_KEY} characters", "single_key", bare=True)
 
     def check_issuers(self) -> Iterable[At]:
         """One issuer, one entry."""

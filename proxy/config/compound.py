@@ -5,7 +5,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tailrace.proxy.config.bounds import Bound
+from tailrace.proxy.config.bounds import Bound, NotEmpty
 from tailrace.proxy.config.flaws import Flaws
 from tailrace.proxy.config.foreign import AnyPlain, under
 from tailrace.proxy.config.node import Node
@@ -23,6 +23,9 @@ class Bounded(Shape):
         self.words = inner.words
 
     def decode(self, node: Node, flaws: Flaws) -> Any:
+        if node.is_null and not self.inner.fits(node) and any(isinstance(bound, NotEmpty) for bound in self._bounds):
+            # No word of how to write an empty one.
+            return self.inner.wrong(node, flaws)
         value = self.inner.decode(node, flaws)
         if isinstance(value, Bad) or value is None:
             return value

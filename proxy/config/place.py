@@ -10,14 +10,16 @@ class At:
     """A fault that `check` or `look` finds further down: `At("there is no such pool", "models", name, "pool")`.
 
     A step is a key or a position in a list; where the file goes less far, because a default or a shorthand stands for
-    the rest, the last entry that is there is blamed.
+    the rest, the last entry that is there is blamed. `bare` says that the text quotes nothing of the file: it is told
+    as it is, also where a secret of the file happens to be one of its words.
     """
 
-    __slots__ = ("path", "text")
+    __slots__ = ("bare", "path", "text")
 
-    def __init__(self, text: str, *path: str | int) -> None:
+    def __init__(self, text: str, *path: str | int, bare: bool = False) -> None:
         self.text = text
         self.path = path
+        self.bare = bare
 
     def __str__(self) -> str:
         where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)

@@ -15,7 +15,7 @@ from tailrace.proxy.config.foreign import masked
 from tailrace.proxy.config.node import Node
 from tailrace.proxy.config.place import At, spot_of
 from tailrace.proxy.config.record_schema import define, object_schema
-from tailrace.proxy.config.setting import default_of, is_required, key_of
+from tailrace.proxy.config.setting import default_of, help_of, is_required, key_of
 from tailrace.proxy.config.shape import BAD, Bad, Definitions, Json, Shape
 
 # Names an editor's schema inside the file itself; it says nothing to the program.
@@ -35,6 +35,8 @@ class Record(Shape):
         self.cls = cls
         self._shape_of = shape_of
         self.words = "a mapping"
+        if key := getattr(cls, "shorthand", None):
+            self.words = f"{_said(cls, key)}, or a mapping"
 
     @cached_property
     def fields(self) -> dict[str, tuple["dataclasses.Field[Any]", Shape]]:
@@ -141,7 +143,7 @@ class Record(Shape):
         try:
             for fault in ask():
                 if isinstance(fault, At):
-                    flaws.add(spot_of(node, fault.path), node.origin.covered(fault.text))
+                    flaws.add(spot_of(node, fault.path), fault.text if fault.bare else node.origin.covered(fault.text))
                 else:
                     flaws.add(node, node.origin.covered(fault))
         except Exception:
@@ -152,7 +154,7 @@ class Record(Shape):
     def _no_mapping(self, node: Node, flaws: Flaws) -> Any:
         words = f"a mapping with the keys {self._known()}" if self.fields else "an empty mapping, {}"
         if self.shorthand is not None:
-            words = f"{self.shorthand[1].words}, or {words}"
+            words = f"{_said(self.cls, self.shorthand[0])}, or {words}"
         flaws.add(node, f"expected {words}, got {node.describe()}")
         return BAD
 
@@ -195,3 +197,9 @@ class Record(Shape):
             return {}
         mapping = self.object_schema(definitions)
         return {"anyOf": [self.shorthand[1].schema(definitions), mapping]} if self.shorthand else mapping
+
+
+def _said(cls: type, key: str) -> str:
+    """What a bare value that stands for a field must be, in the first words of its help."""
+    field = next(field for field in dataclasses.fields(cls) if key_of(field) == key)
+    return help_of(field).partition(";")[0] or "text"

@@ -12,6 +12,7 @@ from tailrace.proxy.cli import main
 MODELS = "models:\n  m: {workers: ['http://127.0.0.1:1']}\n"
 GATEWAY = "listen: 127.0.0.1:8080\n" + MODELS
 WORKER = "role: worker\nlisten: 127.0.0.1:8000\n"
+LONG = "/run/" + 103 * "x"
 SIM = WORKER + "engine: {sim: {}}\n"
 POOL = GATEWAY + "pools: {p: {workers: ['http://127.0.0.1:2']}}\n"
 
@@ -53,6 +54,17 @@ CASES = {
     "a large port": (GATEWAY.replace(":8080", ":99999"), "1: listen: '127.0.0.1:99999': a port is at most 65535"),
     "no admin": (GATEWAY + "admin: false", "4: admin: 'false': write `off` for no admin port"),
     "heartbeat no": (GATEWAY + "heartbeat: no", '4: heartbeat: expected a duration such as 5, "250ms", "5s", "2m" or "1h", or off, got "no"'),
+    "no listener": (MODELS + "listen:", "3: listen: expected HOST:PORT, [IPv6]:PORT or unix:/absolute/path, or a mapping, or a list of such, got nothing"),
+    "a list of admin ports": (GATEWAY + "admin: [off]", "4: admin: expected HOST:PORT, or a mapping with the keys address, token, got a list"),
+    "a header of two words": (GATEWAY + "forward_headers: [x-a, bad header]", "4: forward_headers[1]: 'bad header' cannot be the name of a header or a query parameter"),
+    "a header with a colon": (GATEWAY + "forward_headers: ['x:y']", "4: forward_headers[0]: 'x:y' cannot be the name of a header or a query parameter"),
+    "a header of no name": (GATEWAY + "forward_headers: ['']", "4: forward_headers[0]: '' cannot be the name of a header or a query parameter"),
+    "a long socket": (f"listen: unix:{LONG}\n{MODELS}", f"1: listen: 'unix:{LONG}': a Unix socket's path has at most 107 bytes, and this one has 108"),
+    "a long socket for the admin port": (f"{GATEWAY}admin: unix:{LONG}", f"4: admin: 'unix:{LONG}': a Unix socket's path has at most 107 bytes, and this one has 108"),
+    "a long socket of a worker": (f"{GATEWAY}pools:\n  q:\n    workers: [unix:{LONG}]", f"6: pools.q.workers[0]: 'unix:{LONG}': a Unix socket's path has at most 107 bytes, and this one has 108"),
+    "a long socket of a simulated engine": (f"{WORKER}engine: {{sim: {{uds: {LONG}}}}}", "3: engine.sim.uds: a Unix socket's path has at most 107 bytes, and this one has 108"),
+    "a simulated model of no name": (WORKER + "engine: {sim: {model: ''}}", "3: engine.sim.model: must not be empty, got empty text"),
+    "a key that is a word": (GATEWAY + "hop_key: short", "4: hop_key: give at least 16 characters: whoever reads one request on its way could guess a shorter key"),
     "blocked without a slash": (SIM + "blocked: [tokenize]", "4: blocked[0]: 'tokenize' is not served anyway; write /tokenize"),
 }  # fmt: skip
 

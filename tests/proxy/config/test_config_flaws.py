@@ -13,7 +13,7 @@ CASES = {
     "schema key only at the top": ("limits: {$schema: x}", ["1: limits: unknown key `$schema`, known here: least, most"]),
     "alone, but nothing": (
         "doors: ~",
-        ["1: doors: expected a mapping, or a list of such, got nothing; write [] for an empty list"],
+        ["1: doors: expected text, or a mapping, or a list of such, got nothing; write [] for an empty list"],
     ),
     "alone, but wrong": ("doors: {adress: a}", ["1: doors: missing required key `address`", "1: doors: unknown key `adress`, did you mean `address`?"]),
     "missing key": ("listen:\n  - backlog: 3", ["2: listen[0]: missing required key `address`"]),
