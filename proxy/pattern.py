@@ -56,7 +56,7 @@ class Pattern:
             return None
         begin += len(mark)
         end = chunk.find(b'"', begin)
-        return cls(at, chunk[at:begin], chunk[end:])
+        return None if end < 0 else cls(at, chunk[at:begin], chunk[end:])
 
 
 class Metered:

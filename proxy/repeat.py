@@ -48,10 +48,11 @@ class Repeat:
             return None
         start = len(before)
         end = data.find(b"\r", start, start + _MOST_DIGITS + 1)
+        if end < 0:
+            return None
         digits = data[start:end]
         if (
-            end < 0
-            or not digits.isdigit()
+            not digits.isdigit()
             or (digits.startswith(b"0") and digits != b"0")
             or not data.startswith(self._after, end)
         ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tailrace.proxy.pattern import Pattern
+from tailrace.proxy.pattern import Metered, Pattern
 from tailrace.proxy.wire import frame
 
 MARK = b'"content":"'
@@ -56,6 +56,7 @@ def test_a_shorter_size_line_does_not_fit():
         frame(b'data: {"choices":[]}\n\n'),
         frame(event(b"x")[:-2]),
         frame(event(b"x") + b"data: x"),
+        frame(b'data: {"choices":[{"delta":{"content":"x\n\n'),
     ],
 )
 def test_nothing_is_learnt_from_what_is_not_one_event_with_text(chunk):
@@ -66,3 +67,11 @@ def test_lead_and_trail_may_not_overlap():
     pattern = Pattern.of(b"5\r\n" + b'"content":"aaa"\n\n\r\n', MARK)
     assert pattern is not None
     assert not pattern.fits(b"5\r\n" + b'"content":"\n\n\r\n')
+
+
+def test_nothing_is_learnt_from_text_without_an_end():
+    usage = b'"usage":{"prompt_tokens":1,"total_tokens":2,"completion_tokens":1}'
+    whole = b'data: {"choices":[{"delta":{"content":"x"}}],%b}\n\n' % usage
+    assert Metered.of(frame(whole), MARK, keeps=False) is not None
+    for cut in (b'data: {%b,"choices":[{"delta":{"content":"x\n\n' % usage, b'data: {%b,"content":"\n\n' % usage):
+        assert Metered.of(frame(cut), MARK, keeps=False) is None

@@ -48,6 +48,35 @@ def test_anything_else_is_for_the_parser(data: bytes) -> None:
     assert repeat.body_of(data) is None
 
 
+@pytest.mark.parametrize("size", [1, 12345])
+def test_a_request_that_is_cut_is_for_the_parser(size: int) -> None:
+    """Wherever a read ends, also where nothing follows the name of the length."""
+    whole = request(b"x" * size)
+    repeat = Repeat.of(whole)
+    assert repeat is not None
+    for end in range(len(whole)):
+        assert repeat.body_of(whole[:end]) is None
+        assert Repeat.of(whole[:end]) is None
+
+
+def test_a_repeated_head_may_come_in_any_two_reads() -> None:
+    async def main() -> None:
+        async with Upstream(json_answer({"choices": []})) as upstream, gateway(yaml_for(upstream)) as process:
+            async with RawClient(process.doors[0].shown) as client:
+                whole = request(b'{"model":"m"}')
+                for cut in (0, 0, *range(1, len(whole))):
+                    await client.send(whole[:cut])
+                    if cut:
+                        (connection,) = process.service.connections
+                        while not (connection._head_size or connection._reading):
+                            await asyncio.sleep(0)
+                    await client.send(whole[cut:])
+                    assert (await client.read_answer()).status == 200
+                assert {each.body for each in upstream.requests} == {b'{"model":"m"}'}
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     "head",
     [
