@@ -33,6 +33,12 @@ class Orders:
         self.last_error = None
         self.restart_needed_for = restart_needed(self._at_start, configuration.settings)
 
+    def drain(self, worker: str, *, drained: bool) -> bool:
+        """A worker shall have no new calls, or have them again; whether it had none before."""
+        before = worker in self.drained
+        (self.drained.add if drained else self.drained.discard)(worker)
+        return before
+
     def start(
         self,
         index: int,

@@ -55,6 +55,7 @@ class Occupant:
             "status": self._status,
             "workers": self._workers,
             "set_drained": self._set_drained,
+            "drained": self._all_drained,
             "host_unready": self._host_unready,
             "drain": self._drain,
             "hurry": self._end_now,
@@ -134,6 +135,9 @@ class Occupant:
             other.drained = drained
             other.changed()
         return bool(found)
+
+    async def _all_drained(self, *, names: Sequence[str]) -> None:
+        self._apply(names)
 
     async def _host_unready(self, *, reasons: Sequence[str]) -> None:
         self._present.service.host_unready = lambda: reasons

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 from tailrace.proxy.blame import own_failure
@@ -66,17 +67,21 @@ class Reloader:
             return True
 
     async def joined(self, member: Member) -> None:
-        """Bring a process up to date that was starting while a reload went on."""
-        async with self._lock:
-            configuration = self._orders.configuration
-            if member.text == configuration.text:
-                return
-            try:
-                await member.channel.ask("prepare", text=configuration.text, name=configuration.name)
-                await member.channel.ask("commit", drained=sorted(self._orders.drained))
-                member.text = configuration.text
-            except (Refused, Gone) as error:
-                log.error("process %d cannot take up the configuration and is replaced: %s", member.index, error)
+        """Bring a process up to date that was starting while a reload went on, or while workers were drained."""
+        try:
+            # At once: a reload that goes on may take its time.
+            await member.channel.ask("drained", names=sorted(self._orders.drained))
+            async with self._lock:
+                configuration = self._orders.configuration
+                if member.text != configuration.text:
+                    await member.channel.ask("prepare", text=configuration.text, name=configuration.name)
+                    await member.channel.ask("commit", drained=sorted(self._orders.drained))
+                    member.text = configuration.text
+        except Gone:
+            return
+        except Refused as error:
+            log.error("process %d cannot take up the configuration and is replaced: %s", member.index, error)
+            with contextlib.suppress(ProcessLookupError):
                 member.process.terminate()
 
     async def _agree(self, configuration: Configuration) -> None:

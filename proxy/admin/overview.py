@@ -43,7 +43,7 @@ class Overview:
         }
 
     async def workers(self) -> list[dict[str, Any]]:
-        """Each worker once: running calls added up, eligible where all processes find it so."""
+        """Each worker once: running calls added up, eligible or drained where it is in all processes."""
         merged: dict[str, dict[str, Any]] = {}
         for answer in (await self._crew.ask("workers")).values():
             if isinstance(answer, BaseException):
@@ -53,6 +53,7 @@ class Overview:
                 if known is not worker:
                     known["inflight"] += worker["inflight"]
                     known["eligible"] &= worker["eligible"]
+                    known["drained"] &= worker["drained"]
         return sorted(merged.values(), key=lambda worker: (worker["pools"], worker["worker"]))
 
     async def set_drained(self, url: str, *, drained: bool) -> str | None:
@@ -64,13 +65,12 @@ class Overview:
             name = Address.parse(url).shown
         except AddressError:
             return None
+        # Before they are asked: a process that is starting now hears of it as the supervisor's word.
+        before = self._orders.drain(name, drained=drained)
         answers = await self._crew.ask("set_drained", worker=name, drained=drained)
         if not any(answer is True for answer in answers.values()):
+            self._orders.drain(name, drained=before)
             return None
-        if drained:
-            self._orders.drained.add(name)
-        else:
-            self._orders.drained.discard(name)
         log.info("worker %s %s, by the admin port", name, "gets no new calls" if drained else "may get calls again")
         return name
 

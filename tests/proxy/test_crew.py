@@ -82,7 +82,7 @@ def start(metrics: int) -> Start:
 def test_a_mistake_at_the_start_ends_the_start() -> None:
     async def body() -> None:
         crew = Crew(2, orders, Tally())
-        with pytest.raises(StartFailed, match="process . cannot be kept any more: ZeroDivisionError: told"):
+        with pytest.raises(StartFailed, match=r"process . cannot be kept any more: ZeroDivisionError: told"):
             await crew.start()
         await crew.kill()
 
