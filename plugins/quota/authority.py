@@ -144,13 +144,14 @@ class Authority:
         return self._stocks.name
 
     @property
-    def born(self) -> int:
-        """When the memory of this host began, in seconds since the epoch."""
+    def born_ns(self) -> int:
+        """When the memory of this host began, in nanoseconds since the epoch."""
         return self._stocks.born
 
     def unseeded(self, counter: Counter, window: Window) -> bool:
         """Whether the ledger is to say what was spent of a counter before the memory of this host began."""
-        return counter.remembered and window.begins < self.born and not self._word(counter, window, SEEDED)
+        early = window.begins * 10**9 < self.born_ns
+        return early and counter.remembered and not self._word(counter, window, SEEDED)
 
     def seed(self, counter: Counter, window: Window, amount: int) -> None:
         """Count what the ledger says."""

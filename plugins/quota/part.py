@@ -91,7 +91,8 @@ class Part:
         """Count what the ledger knows from before the memory of this host began."""
         async with self._turn(counter):
             if self.authority.unseeded(counter, window):
-                self.authority.seed(counter, window, await self._spend.of_own(counter, window))
+                spent = await self._spend.of_own(counter, window, self.authority.born_ns)
+                self.authority.seed(counter, window, spent)
 
     async def _from_store(
         self, book: str, counter: Counter, need: int, least: int, window: Window
@@ -135,7 +136,7 @@ class Part:
     async def _seed(self, store: Store, counter: Counter, window: Window) -> None:
         """Tell a store without memory what the ledgers know: of this host what its own memory does not have."""
         spent = await self._spend.of_all(counter, window)
-        spent[store.ledger] = await self._spend.of_own(counter, window, self.authority.born)
+        spent[store.ledger] = await self._spend.of_own(counter, window, self.authority.born_ns)
         await store.seed(counter, window, spent)
 
     def left(self, seat: int) -> None:

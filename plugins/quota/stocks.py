@@ -57,7 +57,7 @@ class Stocks:
         self._bytes = memoryview(self._map)
         self.words: memoryview[int] = self._bytes.cast("q")
         if not self.words[_NAME]:
-            self.words[_BORN] = int(now)
+            self.words[_BORN] = int(now * 10**9)
             self.words[_NAME] = secrets.randbits(62) | 1
         self.name = f"{self.words[_NAME]:x}"
         """Of this memory: one that was lost and made anew has another."""

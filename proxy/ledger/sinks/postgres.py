@@ -21,8 +21,7 @@ from tailrace.proxy.ledger.sinks.sink import (
     Spent,
     record_from,
     rows,
-    sought,
-    spent_by_ledger,
+    spent_by_name,
     spent_query,
 )
 from tailrace.proxy.ledger.verify import Seal
@@ -109,12 +108,11 @@ class PostgresSink:
             cursor.execute(_READ, (first_ns, end_ns))
             yield from map(record_from, cursor)
 
-    def spent(self, of: str, name: str, first_ns: int, end_ns: int) -> dict[str, Spent]:
-        """What somebody has used, by ledger."""
-        query = spent_query(of, "strpos(tags, %s) > 0", "%s")
+    def spent(self, of: str, first_ns: int, end_ns: int) -> dict[str, dict[str, Spent]]:
+        """What everybody has used, by name and ledger."""
         with self._asking() as connection:
-            found = connection.execute(query, (sought(of, name), first_ns, end_ns)).fetchall()
-        return spent_by_ledger(found)
+            found = connection.execute(spent_query(of, "%s"), (first_ns, first_ns, end_ns)).fetchall()
+        return spent_by_name(of, found)
 
     def close(self) -> None:
         """Close the connection."""

@@ -56,8 +56,8 @@ class Sink(Protocol):
     def records(self, first_ns: int, end_ns: int) -> Iterator[Record]:
         """The records that were settled within a time, in no order; the sink may be asked nothing else meanwhile."""
 
-    def spent(self, of: str, name: str, first_ns: int, end_ns: int) -> dict[str, Spent]:
-        """What a key, tenant, model or tag (`of`) has used in calls that began within a time, by ledger."""
+    def spent(self, of: str, first_ns: int, end_ns: int) -> dict[str, dict[str, Spent]]:
+        """What each key, tenant, model or tag (`of`) has used in calls that began within a time, by name and ledger."""
 
     def close(self) -> None:
         """Let go of it."""
@@ -117,25 +117,27 @@ TABLES = (
 _OF: Final = ("key", "tenant", "model", "tag")
 
 
-def spent_query(of: str, tagged: str, place: str) -> str:
-    """The question behind `spent`; `tagged` is how a store looks for a tag in text, `place` its placeholder."""
+def spent_query(of: str, place: str) -> str:
+    """The question behind `spent`; `place` is a store's placeholder."""
     if of not in _OF:
         raise ValueError(f"nothing is added up by '{of}'")
-    condition = tagged if of == "tag" else f"{of} = {place}"
+    column = "tags" if of == "tag" else of
     return (
-        "select ledger, coalesce(sum(amount), 0), coalesce(sum(prompt + completion), 0), count(*) "  # noqa: S608
-        f"from {RECORDS} where {condition} and opened_ns >= {place} and opened_ns < {place} group by ledger"
+        f"select {column}, ledger, sum(amount), sum(prompt + completion), count(*) "  # noqa: S608
+        f"from {RECORDS} where settled_ns >= {place} and opened_ns >= {place} and opened_ns < {place} "
+        f"group by {column}, ledger"
     )
 
 
-def sought(of: str, name: str) -> str:
-    """A name as the table has it."""
-    return msgspec.json.encode(name).decode() if of == "tag" else name
-
-
-def spent_by_ledger(found: Iterable[Sequence[Any]]) -> dict[str, Spent]:
+def spent_by_name(of: str, found: Iterable[Sequence[Any]]) -> dict[str, dict[str, Spent]]:
     """The answer to it."""
-    return {ledger: Spent(int(amount), int(tokens), calls) for ledger, amount, tokens, calls in found}
+    spent: dict[str, dict[str, Spent]] = {}
+    for name, ledger, amount, tokens, calls in found:
+        for each in msgspec.json.decode(name) if of == "tag" else (name,):
+            ledgers = spent.setdefault(each, {})
+            before = ledgers.get(ledger, Spent(0, 0, 0))
+            ledgers[ledger] = Spent(before.amount + int(amount), before.tokens + int(tokens), before.calls + calls)
+    return spent
 
 
 def rows(records: Iterable[Record], ledger: str) -> list[tuple[Any, ...]]:

@@ -21,8 +21,7 @@ from tailrace.proxy.ledger.sinks.sink import (
     Spent,
     record_from,
     rows,
-    sought,
-    spent_by_ledger,
+    spent_by_name,
     spent_query,
 )
 from tailrace.proxy.ledger.verify import Seal
@@ -86,12 +85,11 @@ class SqliteSink:
         with self._asking() as connection:
             yield from map(record_from, connection.execute(_READ, (first_ns, end_ns)))
 
-    def spent(self, of: str, name: str, first_ns: int, end_ns: int) -> dict[str, Spent]:
-        """What somebody has used, by ledger."""
-        query = spent_query(of, "instr(tags, ?) > 0", "?")
+    def spent(self, of: str, first_ns: int, end_ns: int) -> dict[str, dict[str, Spent]]:
+        """What everybody has used, by name and ledger."""
         with self._asking() as connection:
-            found = connection.execute(query, (sought(of, name), first_ns, end_ns)).fetchall()
-        return spent_by_ledger(found)
+            found = connection.execute(spent_query(of, "?"), (first_ns, first_ns, end_ns)).fetchall()
+        return spent_by_name(of, found)
 
     def close(self) -> None:
         """Close the file."""

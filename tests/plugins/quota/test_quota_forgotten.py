@@ -15,6 +15,7 @@ from limited import limited, using
 from pairs import Pair, pair
 from postgres import postgres
 from tailrace.plugins.quota import part, store
+from tailrace.plugins.quota.spend import Spend
 from tailrace.plugins.quota.store import Store
 from tailrace.plugins.quota.terms import Counter as Limited
 from tailrace.plugins.quota.windows import Clock, window_at
@@ -137,5 +138,33 @@ def test_a_host_that_lost_its_memory_goes_on_from_its_ledger(tmp_path: Path) -> 
             async with limited(state, budget, using(1, 1), rates=f"[0, 0, 0, {CENT}]") as s:
                 seen = [(await s.ask()).status for _ in range(40)]
             assert seen == [200] * left + [429] * (40 - left)
+
+    run(body())
+
+
+def test_the_ledger_is_read_once_for_all_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = ledger_in(tmp_path)
+    sink = sink_of(None, tmp_path)
+    sink.store(own, records(own, 3), None, None)
+    sink.close()
+    spend = Spend(None, tmp_path)
+    asked = 0
+    ask = spend._ask
+
+    def counting(*question: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return ask(*question)
+
+    monkeypatch.setattr(spend, "_ask", counting)
+    window = window_at("day", "UTC", time.time())
+    keys = [Limited(f"key:{key}/money/day/UTC", UNIT, "day", "UTC", "money", ("key", key)) for key in ("", "a", "b")]
+
+    async def body() -> None:
+        before = time.time_ns()
+        found = await asyncio.gather(*(spend.of_own(counter, window, before) for counter in keys * 20))
+        assert found == [3 * CENT, 0, 0] * 20
+        assert asked == 1
+        assert await spend.of_all(keys[0], window) == {own: 3 * CENT}
 
     run(body())
