@@ -70,7 +70,7 @@ class Keeper:
         self._strange: set[str] = set()
         self._unreadable: dict[str, int] = {}
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._runner: threading.Thread | None = None
         self._seen = 0
         clear_unborn(shared)
         self._find()
@@ -79,14 +79,14 @@ class Keeper:
 
     def start(self) -> None:
         """Begin to go round."""
-        self._thread = threading.Thread(target=self._run, name="tailrace-ledger", daemon=True)
-        self._thread.start()
+        self._runner = threading.Thread(target=self._run, name="tailrace-ledger", daemon=True)
+        self._runner.start()
 
     def close(self) -> None:
         """One round more, and an end; what could not be written stays in its ring for the next keeper."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._runner is not None:
+            self._runner.join()
         self._go_round()
         for ring in self._rings.values():
             ring.close()

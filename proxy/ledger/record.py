@@ -87,37 +87,3 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename={"service_class":
     delivered: int = 0
     worker: str = ""
     version: int = VERSION
-
-
-def record_of(opening: Opening, opened_ns: int, late: Late, settled: Settled, settled_ns: int, worker: str) -> Record:
-    """The record of a call from its two halves."""
-    return Record(
-        charge_key=opening.charge_key,
-        opened_ns=opened_ns,
-        settled_ns=settled_ns,
-        call=opening.call,
-        tenant=opening.tenant,
-        key=opening.key,
-        tags=opening.tags,
-        model=opening.model,
-        deployment=opening.deployment,
-        echoed_model=late.echoed_model,
-        service_class=opening.service_class,
-        route=opening.route,
-        status=settled.status,
-        ending=late.ending,
-        prompt=settled.prompt,
-        cached=settled.cached,
-        completion=settled.completion,
-        requests=settled.requests,
-        amount=settled.amount,
-        currency=opening.currency,
-        price_version=opening.price_version,
-        estimated=settled.estimated,
-        unpriced=opening.rates is None,
-        lost_prompt=settled.lost_prompt,
-        lost_completion=settled.lost_completion,
-        lost_amount=settled.lost_amount,
-        delivered=settled.delivered,
-        worker=worker,
-    )

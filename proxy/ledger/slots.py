@@ -15,7 +15,7 @@ import msgspec
 from tailrace.proxy.ledger import layout
 from tailrace.proxy.ledger.fitting import bounded
 from tailrace.proxy.ledger.layout import BLOB, OPEN, OPENING, SETTLED, SLOT
-from tailrace.proxy.ledger.record import ORPHAN, Late, Opening, Record, Settled, record_of
+from tailrace.proxy.ledger.record import ORPHAN, Late, Opening, Record, Settled
 from tailrace.proxy.ledger.ring import UNBORN
 from tailrace.proxy.tariff import charge
 
@@ -135,13 +135,16 @@ class Slots:
         return self._first + slot * SLOT
 
     def _settled(self, slot: int, number: int) -> Record | None:
-        generation, state = divmod(self._words[self._at(slot) // 8], 4)
-        numbers = self._numbers(slot)
-        late = self._blob(self._at(slot) + layout.END_AT, layout.END_ROOM)
+        at = self._at(slot)
+        generation, state = divmod(self._words[at // 8], 4)
+        end = self._blob(at + layout.END_AT, layout.END_ROOM)
         begun = self._begun(slot, generation)
-        if state != SETTLED or numbers is None or numbers[:2] != (generation, number) or late is None or begun is None:
+        if state != SETTLED or end is None or begun is None:
             return None
-        _, _, at, amount, status, prompt, cached, completion, requests, delivered, *lost, estimated = numbers
+        numbers = layout.NUMBERS.unpack_from(end)
+        if numbers[0] != generation or numbers[1] != number:
+            return None
+        _, _, when, amount, status, prompt, cached, completion, requests, delivered, *lost, estimated = numbers
         settled = Settled(
             amount=amount,
             status=status,
@@ -156,7 +159,7 @@ class Slots:
             estimated=bool(estimated),
         )
         opened_ns, _, opening = begun
-        return record_of(opening, opened_ns, _late(late[layout.NUMBERS.size :]), settled, at, self.worker)
+        return _record(opening, opened_ns, _late(end[layout.NUMBERS.size :]), settled, when, self.worker)
 
     def _orphan(self, slot: int, now_ns: int) -> Record | None:
         """What an open record comes to: its last running usage, at the rates that it began with."""
@@ -178,7 +181,7 @@ class Slots:
             delivered=delivered,
             estimated=bool(estimated),
         )
-        return record_of(opening, opened_ns, Late(ORPHAN), settled, now_ns, self.worker)
+        return _record(opening, opened_ns, Late(ORPHAN), settled, now_ns, self.worker)
 
     def _begun(self, slot: int, generation: int) -> tuple[int, int, Opening] | None:
         """When a record began, its first sequence, and what was set down last of how it began."""
@@ -233,3 +236,37 @@ def clear_unborn(folder: Path) -> None:
                     path.unlink()
             finally:
                 os.close(fd)
+
+
+def _record(opening: Opening, opened_ns: int, late: Late, settled: Settled, settled_ns: int, worker: str) -> Record:
+    """The record of a call from its two halves."""
+    return Record(
+        charge_key=opening.charge_key,
+        opened_ns=opened_ns,
+        settled_ns=settled_ns,
+        call=opening.call,
+        tenant=opening.tenant,
+        key=opening.key,
+        tags=opening.tags,
+        model=opening.model,
+        deployment=opening.deployment,
+        echoed_model=late.echoed_model,
+        service_class=opening.service_class,
+        route=opening.route,
+        status=settled.status,
+        ending=late.ending,
+        prompt=settled.prompt,
+        cached=settled.cached,
+        completion=settled.completion,
+        requests=settled.requests,
+        amount=settled.amount,
+        currency=opening.currency,
+        price_version=opening.price_version,
+        estimated=settled.estimated,
+        unpriced=opening.rates is None,
+        lost_prompt=settled.lost_prompt,
+        lost_completion=settled.lost_completion,
+        lost_amount=settled.lost_amount,
+        delivered=settled.delivered,
+        worker=worker,
+    )
