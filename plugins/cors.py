@@ -96,7 +96,7 @@ class Cors(Plugin[Config]):
         low = origin.lower()
         return self._all or low in self._exact or any(pattern.fullmatch(low) for pattern in self._patterns)
 
-    async def on_request(self, call: Call) -> Reply | None:
+    def on_request(self, call: Call) -> Reply | None:
         """Answer a preflight of an allowed origin; anything else goes on."""
         head = call.head
         if head.method != "OPTIONS" or head.get(b"access-control-request-method") is None:

@@ -78,7 +78,7 @@ class Guard(Plugin[Config]):
         tokens = config.max_tokens
         self._bounds_tokens = tokens.cap is not None or tokens.default is not None
 
-    async def on_request(self, call: Call) -> Reply | None:
+    def on_request(self, call: Call) -> Reply | None:
         """Check the whole request."""
         if self._exact is not None and call.model and call.model not in self._exact:
             self._check_model(call.model)

@@ -97,7 +97,7 @@ class Headers(Plugin[Config]):
         self._removed = _low(answer.remove) | _low(answer.set)
         self._appended = [*_pairs(answer.set), *_pairs(answer.add)]
 
-    async def on_request(self, call: Call) -> Reply | None:
+    def on_request(self, call: Call) -> Reply | None:
         """Replace the lines that go on to workers."""
         if self._dropped or self._lines:
             lines = call.head.forwarded

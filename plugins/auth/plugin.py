@@ -121,7 +121,7 @@ class Auth(Plugin[_Config]):
         call[_GRANT] = grant
         call.provide(grant.identity)
 
-    async def on_request(self, call: Call) -> Reply | None:
+    def on_request(self, call: Call) -> Reply | None:
         """The model is known now, and the body may have taken its time."""
         self.recheck(call)
         if _GRANT in call:
