@@ -25,6 +25,9 @@ UPSTREAM_ID: Final = b"x-upstream-request-id"
 _RESPONSE_ID: Final = re.compile(rb'"id":\s*"(resp_[A-Za-z0-9_-]{1,128})"')
 # A list of texts or of lists of tokens; a list of tokens is one prompt.
 _SEVERAL_PROMPTS: Final = re.compile(rb'\[\s*[\["]')
+_WITH_REASONS: Final = ("chat", "completions")
+_REASON: Final = b'"finish_reason"'
+_GIVEN_UP: Final = re.compile(_REASON + rb'\s*:\s*"(?:abort|error)"')
 # Longer answers, such as vectors, are not looked through.
 _WALKED: Final = 64 * 1024
 _walk: Final = msgspec.json.Decoder(msgspec.Raw).decode
@@ -112,15 +115,28 @@ def no_answer(attempt: Attempt) -> str | None:
         return "it lacks what this API answers with"
     if len(body) <= _WALKED and _is_cut(body):
         return "its JSON is cut"
-    if body.find(b'"finish_reason":"abort"') >= 0:
+    if route.name in _WITH_REASONS and _gives_up(body):
         return "the engine aborted the request"
     return None
+
+
+def _gives_up(body: bytes) -> bool:
+    """Whether a choice of an answer ends because its engine gave it up: the same reasons count as in a stream.
+
+    The name in quotes cannot stand in text that a model wrote: there, quotes are escaped.
+    """
+    at = body.find(_REASON)
+    while at >= 0:
+        if _GIVEN_UP.match(body, at) is not None:
+            return True
+        at = body.find(_REASON, at + len(_REASON))
+    return False
 
 
 def choices_asked(call: Call) -> int:
     """How many choices a stream has to finish before it is whole."""
     body = call.body
-    if body is None or call.route.name not in ("chat", "completions"):
+    if body is None or call.route.name not in _WITH_REASONS:
         return 1
     count = body.get("n")
     asked = count if isinstance(count, int) and count > 0 else 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes import event, json_answer, run, sse_answer
+from fakes import CHAT, answer, chat_answer, chat_chunk, event, json_answer, run, sse_answer
 from tailrace.proxy.outcome import Ending
 
 from cases.scene import scene
@@ -62,5 +62,63 @@ def test_UPD_02_a_stream_of_messages_without_a_stop_reason(begun):
             assert b"message_stop" not in answer.body
             assert answer.events[-1].json()["type"] == "error"
             assert (await s.outcome()).ending is Ending.UPSTREAM_LOST
+
+    run(body())
+
+
+SPELLED = [
+    b'"finish_reason":"abort"',
+    b'"finish_reason": "abort"',
+    b'"finish_reason":"error"',
+    b'"finish_reason": "error"',
+    b'"finish_reason" :\n "abort"',
+]
+
+
+def chosen(reason: bytes, text: bytes = b"", others: int = 0) -> bytes:
+    good = b'{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"},' * others
+    last = b'{"index":1,"message":{"role":"assistant","content":"%b"},%b}' % (text, reason)
+    return answer(200, b'{"id":"x","choices":[%b%b]}' % (good, last))
+
+
+@pytest.mark.parametrize("others", [0, 2])
+@pytest.mark.parametrize("reason", SPELLED)
+def test_UPD_02_an_answer_that_was_given_up_is_none(reason, others):
+    """However it is spelled, and whichever choice says so: the same reasons end a stream with an error."""
+
+    async def body():
+        async with scene(chosen(reason, others=others), json_answer(chat_answer("hi"))) as s:
+            got = await s.ask(CHAT)
+            assert (got.status, got.json()["error"]["code"]) == (502, "bad_upstream_answer")
+            assert (await s.outcome()).ending is Ending.FAILED
+            assert (await s.ask(CHAT)).status == 200
+
+    run(body())
+
+
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_UPD_02_a_stream_that_was_given_up_says_so(reason):
+    async def body():
+        async with scene(sse_answer([chat_chunk("a"), chat_chunk(finish=reason), event("[DONE]")])) as s:
+            answer = await s.ask({**CHAT, "stream": True})
+            assert not answer.complete
+            assert b"upstream_incomplete" in answer.body
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        (b'"finish_reason":"stop","stop_reason":"abort"', b""),
+        (b'"finish_reason":"stop"', rb"{\"finish_reason\":\"abort\"}"),
+        (b'"finish_reason":null', rb"\"finish_reason\": \"error\""),
+        (b'"finish_reason":"aborted"', b""),
+    ],
+)
+def test_UPD_02_what_a_model_writes_gives_nothing_up(reason, text):
+    async def body():
+        async with scene(chosen(reason, text)) as s:
+            assert (await s.ask(CHAT)).status == 200
 
     run(body())
