@@ -18,6 +18,8 @@ from pathlib import Path
 
 from rig import CALLERS, Scene, Server
 
+_LONGEST = 180
+"""Seconds for a scenario."""
 Bound = Callable[[Scene], int]
 Strike = Callable[[Scene], Awaitable[Bound]]
 
@@ -141,9 +143,11 @@ async def prove(strike: Strike, limit: int, calls: int) -> bool:
     folder = Path(tempfile.mkdtemp(prefix="limits-"))
     scene = Scene(folder, limit)
     try:
-        async with scene.running():
+        async with asyncio.timeout(_LONGEST), scene.running():
             load = asyncio.ensure_future(scene.calls(calls))
-            await scene.reached(limit * 3 // 10)
+            reached = asyncio.ensure_future(scene.reached(limit * 3 // 10))
+            await asyncio.wait([load, reached], return_when=asyncio.FIRST_COMPLETED)
+            reached.cancel()
             bound = (await strike(scene))(scene)
             await load
             # Whoever was refused for want of an answer comes again, until all are refused for want of room.
