@@ -14,7 +14,7 @@ from tailrace.proxy.headers import listed
 from tailrace.proxy.hop import REFUSED
 from tailrace.proxy.standing import UNSENT
 from tailrace.proxy.trouble import CREDENTIALS, NO_SERVER, meet, trouble_of
-from tailrace.proxy.wire import JSON, TEXT
+from tailrace.proxy.wire import JSON, TEXT, unframe
 
 if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
@@ -71,11 +71,12 @@ def head_of(attempt: Attempt) -> Head:
 
 def note_birth(call: Call, attempt: Attempt) -> None:
     """Remember who made a response, so that calls that refer to it find the way."""
-    for piece in attempt.held:
-        found = _RESPONSE_ID.search(piece)
-        if found is not None:
-            call.chain.births.remember(found.group(1).decode(), attempt.worker, call.model)
-            return
+    held = attempt.held
+    # Reads and chunks end anywhere, also inside an id.
+    begun = held[0] if len(held) == 1 else b"".join(held)
+    found = _RESPONSE_ID.search(unframe(begun) if attempt.framed else begun)
+    if found is not None:
+        call.chain.births.remember(found.group(1).decode(), attempt.worker, call.model)
 
 
 def _is_cut(body: bytes) -> bool:

@@ -5,7 +5,22 @@ from __future__ import annotations
 import json
 import os
 
-from fakes import RawClient, Upstream, event, gateway, json_answer, run, sse_answer
+import pytest
+from fakes import (
+    Connection,
+    RawClient,
+    Request,
+    Upstream,
+    chunked,
+    event,
+    gateway,
+    json_answer,
+    run,
+    sending,
+    sse_answer,
+    sse_head,
+    yaml_for,
+)
 from tailrace.proxy.births import SIZE, Births
 
 
@@ -81,5 +96,50 @@ models: {{m: {{pool: a}}, other: {{pool: b}}}}
                 await client.post("/v1/responses", {"model": "other", "previous_response_id": "resp_s", "input": ""})
                 assert len(a.requests) == 2
                 assert not b.requests
+
+    run(main())
+
+
+ID = "resp_0123456789abcdef"
+BORN = event({"type": "response.created", "response": {"id": ID, "output": []}}, "response.created")
+ENDED = [
+    event({"type": "response.output_text.delta", "delta": "x"}, "response.output_text.delta"),
+    event({"type": "response.completed", "response": {"id": ID}}, "response.completed"),
+]
+AT = BORN.index(ID.encode()) + 8
+HEAD = sse_head()
+UNTIL_CLOSE = HEAD.replace(b"transfer-encoding: chunked", b"connection: close")
+PLAIN = json_answer({"id": ID, "output": []})
+CODED = PLAIN[: PLAIN.index(b"content-length")] + b"transfer-encoding: chunked\r\n\r\n"
+CUT = PLAIN.index(ID.encode()) + 8
+BODY = PLAIN.index(b"{")
+DELTA, LAST = chunked(ENDED[0]), chunked(ENDED[1]) + chunked(b"")
+# The reads that an answer comes in. The last event holds the id again, but is not waited for.
+READS = {
+    "two chunks in one read": [HEAD + chunked(BORN[:AT]) + chunked(BORN[AT:]) + DELTA, LAST],
+    "two chunks in two reads": [HEAD + chunked(BORN[:AT]), chunked(BORN[AT:]) + DELTA, LAST],
+    "one chunk in two reads": [HEAD + chunked(BORN)[: AT + 4], chunked(BORN)[AT + 4 :] + DELTA, LAST],
+    "one byte a chunk": [HEAD + b"".join([chunked(bytes([byte])) for byte in BORN]) + DELTA, LAST],
+    "a stream until the close": [UNTIL_CLOSE + BORN[:AT], BORN[AT:] + ENDED[0], ENDED[1]],
+    "a plain answer": [PLAIN[:CUT], PLAIN[CUT:]],
+    "a plain answer in chunks": [CODED + chunked(PLAIN[BODY:CUT]), chunked(PLAIN[CUT:]), chunked(b"")],
+}
+
+
+@pytest.mark.parametrize("reads", READS.values(), ids=READS)
+def test_an_id_may_be_cut_anywhere(reads: list[bytes]) -> None:
+    async def script(conn: Connection, request: Request) -> None:
+        for read in reads:
+            await sending(read, 0.01)(conn, request)
+        if reads[0].startswith(UNTIL_CLOSE):
+            conn.fin()
+
+    async def main() -> None:
+        async with Upstream(script, PLAIN) as upstream, gateway(yaml_for(upstream)) as process:
+            async with RawClient(process.doors[0].shown) as client:
+                asked = {"model": "m", "input": "x", "stream": b"event-stream" in reads[0]}
+                assert (await client.post("/v1/responses", asked)).status == 200
+                assert (await client.get(f"/v1/responses/{ID}")).status == 200
+                assert len(upstream.requests) == 2
 
     run(main())
