@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tailrace.proxy.fault import FAILURES, Failed, Fault, Reject, bad_answer, connection_lost, fault_of
 from tailrace.proxy.receiving import CHUNKS, HEAD, REST, Receiving
+from tailrace.proxy.stale import LATEST, round_trip, unread
 from tailrace.proxy.wire import WireError
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from tailrace.proxy.sweep import Clock, Watched
 
 log: Final = logging.getLogger("tailrace")
-STALE: Final = 0.25
 
 
 class UpstreamConnection(Receiving):
@@ -32,7 +32,10 @@ class UpstreamConnection(Receiving):
     """
 
     __slots__ = (
+        "_before",
         "_lane",
+        "_round_trip",
+        "_written",
         "clock",
         "closed",
         "opened",
@@ -52,10 +55,13 @@ class UpstreamConnection(Receiving):
         self.touched = self.opened = clock.now
         self.rested = False
         self.closed = False
+        self._before = self._written = 0
+        self._round_trip = 0.0
         self._lane: set[Watched] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
+        self._round_trip = round_trip(self.transport)
         self._lane = self.pool.sweep.add(self)
         self.pool.open += 1
 
@@ -67,6 +73,8 @@ class UpstreamConnection(Receiving):
         self.touched = self.clock.now
         self.got_bytes = False
         self._state = HEAD
+        self._before = written = self._written
+        self._written = written + len(head) + len(body)
         if len(body) > 16384:
             transport.writelines((head, body))
         else:
@@ -152,16 +160,16 @@ class UpstreamConnection(Receiving):
             self._lane.discard(self)
         self.closed = True
         self.pool.lost(self)
-        self.transport = None
+        transport, self.transport = self.transport, None
         sink, self.sink = self.sink, None
         if sink is None:
             return
         if exc is None and self.got_bytes and self._state == REST:
             self._tell(sink.on_end)
         else:
-            # A connection that had rested and is lost at once was closed before the request came; one that is lost
-            # later took the request with it.
-            stale = self.rested and not self.got_bytes and self.clock.now - self.touched <= STALE
+            stale = self.rested and not self.got_bytes and self.clock.now - self.touched <= LATEST
+            if stale:
+                stale = unread(transport, exc, self._before, getattr(sink, "sent_ns", 0), self._round_trip)
             self._tell(sink.on_fault, connection_lost(sent=not stale))
 
     def visit(self, now: float) -> None:

@@ -17,11 +17,18 @@ from fakes import (
     sse_head,
     stream_of,
 )
+from tailrace.proxy import stale
 from tailrace.proxy.outcome import Ending
 
 from cases.scene import CHAT, END, PATH, ROLE, STREAM, closed_promptly, framed, scene, until
 from cases.scripts import FAILED as LOST
 from cases.scripts import WELL, WON
+
+
+@pytest.fixture(autouse=True)
+def _slow_machine(monkeypatch):
+    """What these workers do at once may take its time here."""
+    monkeypatch.setattr(stale, "SOON", 1.0)
 
 
 async def hangs_up(conn, request):
@@ -93,6 +100,20 @@ def test_KAR_02_fresh_connection_is_not_tried_again(script):
             assert answer.status == 502
             assert len(s.upstream.requests) == 1
             assert s.witness.ends == [LOST]
+
+    run(body())
+
+
+def test_KAR_02_not_sent_again_once_it_was_worked_on(monkeypatch):
+    """A worker that takes the request and dies of it does not take the next one with it."""
+    monkeypatch.setattr(stale, "SOON", -1.0)
+
+    async def body():
+        async with scene(WELL, hangs_up, WELL) as s:
+            await s.ask(CHAT)
+            answer = await s.ask(CHAT)
+            assert (answer.status, answer.json()["error"]["code"]) == (502, "upstream_lost")
+            assert len(s.upstream.requests) == 2
 
     run(body())
 
