@@ -51,6 +51,7 @@ HOT = (
     "proxy/ledger/totals",
     "proxy/memory",
     "proxy/metrics/calls",
+    "proxy/open_event",
     "proxy/outcome",
     "proxy/parsing",
     "proxy/passage",

@@ -18,7 +18,7 @@ GRACE: Final = 1.0
 
 
 class Closing:
-    """The last part of one stream's life; `tail` in its methods is the event that stands open."""
+    """The last part of one stream's life; `open_event` in its methods is the size of the event that stands open."""
 
     __slots__ = ("_asked", "_attempt", "_done_at", "_last", "_owed", "_then", "holding", "terminal", "unpaid")
 
@@ -48,26 +48,26 @@ class Closing:
         self.terminal = True
         self._done_at = self._attempt.call.client.service.clock.now
 
-    def finished(self, tail: bytes) -> bool:
+    def finished(self, open_event: int) -> bool:
         """Whether every choice has ended with a reason, and no event stands open."""
-        return self._owed is not None and self._owed.finished and not tail
+        return self._owed is not None and self._owed.finished and not open_event
 
-    def missing(self, tail: bytes) -> str | None:
+    def missing(self, open_event: int) -> str | None:
         """What a stream that is over lacks, None where it is whole."""
         if self.terminal:
             return None
-        if self.finished(tail):
+        if self.finished(open_event):
             return USAGE if self.unpaid else None
         return "a finish reason"
 
-    def overdue(self, tail: bytes, quiet: float, now: float) -> bool:
+    def overdue(self, open_event: int, quiet: float, now: float) -> bool:
         """Whether a whole stream's worker is not waited for any longer."""
         if self.holding:
             self._done_at = now  # whoever holds the end has a limit of its own
             return False
         if self.terminal:
             return now - self._done_at > GRACE
-        return self.finished(tail) and not self.unpaid and quiet > SILENCE
+        return self.finished(open_event) and not self.unpaid and quiet > SILENCE
 
     def holds(self, last: bytes) -> bool:
         """Ask plugins, once, whether the last bytes may leave; those that are held are handed to `then` later."""

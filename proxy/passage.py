@@ -8,16 +8,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tailrace.proxy.answers import choices_asked
 from tailrace.proxy.pattern import Metered, Pattern
 from tailrace.proxy.wire import SIZES, unframe
 
 if TYPE_CHECKING:
+    from tailrace.proxy.call import Call
     from tailrace.proxy.dialects import Dialect
     from tailrace.proxy.harvest import Harvest
+    from tailrace.proxy.taps import Taps
 
 LESSONS: Final = 4
 """How often a stream's pattern is learnt: the first chunks of a stream are unlike the rest."""
 _END: Final = b"\n\n\r\n"
+
+
+def passage_of(call: Call, taps: Taps | None) -> Passage | None:
+    """The one for an answer's stream, None where all its events are to be read."""
+    dialect, harvest = call.route.dialect, call.harvest
+    assert dialect is not None
+    if taps is None:
+        return Passage(dialect)
+    if harvest is not None and taps.lean and choices_asked(call) == 1:
+        return MeteredPassage(dialect, harvest)
+    return None
 
 
 class Passage:

@@ -24,6 +24,11 @@ def ends_event(data: bytes) -> bool:
     return data.endswith(_ENDS)
 
 
+def ends_within(data: bytes) -> bool:
+    """Whether an event ends somewhere in `data`."""
+    return data.find(b"\n\n") >= 0 or (_CR in data and _END.search(data) is not None)
+
+
 class Event:
     """One event with the exact bytes it came in, terminator included."""
 

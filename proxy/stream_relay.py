@@ -17,8 +17,9 @@ from tailrace.proxy.delivery import Delivery
 from tailrace.proxy.dialects import Sign
 from tailrace.proxy.errors import event as error_event
 from tailrace.proxy.fault import FAILURES, INTERNAL, Failed, Fault, Reject, Whose, false_end, fault_of, timed_out
+from tailrace.proxy.open_event import MOST, OpenEvent
 from tailrace.proxy.outcome import Ending, Outcome
-from tailrace.proxy.passage import MeteredPassage, Passage
+from tailrace.proxy.passage import Passage, passage_of
 from tailrace.proxy.signal import Signal
 from tailrace.proxy.sink import Sink
 from tailrace.proxy.sse import Splitter
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
 
 log: Final = logging.getLogger("tailrace")
-TAIL: Final = 4 << 20  # of an event that is not whole yet, so that it can be judged when it is
 
 
 class StreamRelay(Sink):
@@ -43,12 +43,12 @@ class StreamRelay(Sink):
         "_delivery",
         "_dialect",
         "_gap",
+        "_open",
         "_passage",
         "_plain",
         "_raw",
         "_send",
         "_sse",
-        "_tail",
         "_taps",
         "_write",
         "call",
@@ -66,7 +66,7 @@ class StreamRelay(Sink):
         self._taps = taps
         self.done: Signal[Outcome] = Signal()
         self._sse = attempt.streaming
-        self._tail = b""
+        self._open = OpenEvent()
         self.passed = 0
         """Bytes of the body that went on in their own framing."""
         self._passage: Passage | None = None
@@ -80,7 +80,11 @@ class StreamRelay(Sink):
         attempt, client = self._attempt, self._client
         client.relay = self
         if self._sse:
-            self._find_way()
+            harvest = self.call.harvest
+            if harvest is not None:
+                self._delivery = self.call.delivery = Delivery(self.call, harvest, client.transport)
+            self._passage = passage_of(self.call, self._taps)
+            self._raw = self._plain = self._passage is not None and client.passes_chunks
         connection = attempt.connection
         if connection is not None and connection.sink is attempt:
             connection.sink = self
@@ -108,23 +112,10 @@ class StreamRelay(Sink):
         elif attempt.fault is not None:
             self.on_fault(attempt.fault)
 
-    def _find_way(self) -> None:
-        """Find the way that most of a stream's bytes will go."""
-        call, client, taps, dialect = self.call, self._client, self._taps, self._dialect
-        assert dialect is not None
-        harvest = call.harvest
-        if harvest is not None:
-            self._delivery = call.delivery = Delivery(call, harvest, client.transport)
-        if taps is None:
-            self._passage = Passage(dialect)
-        elif harvest is not None and taps.lean and answers.choices_asked(call) == 1:
-            self._passage = MeteredPassage(dialect, harvest)
-        self._raw = self._plain = self._passage is not None and client.passes_chunks
-
     @property
     def at_boundary(self) -> bool:
         """Whether bytes of the gateway's own would land between two events."""
-        between = not self._tail if self._taps is None else self._taps.between_events(not self._tail)
+        between = not self._open.size if self._taps is None else self._taps.between_events(not self._open.size)
         return self._sse and between and not self._closing.terminal
 
     def on_head(self, head: ParsedHead) -> None:
@@ -155,22 +146,30 @@ class StreamRelay(Sink):
         if not self._sse:
             self._send(data)
             return
-        tail = self._tail
-        whole = tail + data if tail else data
+        open_event = self._open
+        if open_event.goes_on(data):
+            self._send(data)
+            return
+        shown = open_event.size
+        whole = data
+        if shown:
+            before = open_event.content
+            shown = len(before)
+            whole = before + data
         if self._closing.unpaid or self._needs_look(whole):
-            if not self._inspect(whole, len(tail)):
+            if not self._inspect(whole, shown):
                 return
         else:
             self._send(data)
         if whole.endswith(b"\n\n"):
-            self._tail = b""
+            open_event.set(b"")
         else:
-            splitter = Splitter(TAIL)
+            splitter = Splitter(MOST)
             splitter.feed(whole)
             rest = splitter.rest
             # A line feed behind its carriage return opens no event.
-            self._tail = rest[-TAIL:] if rest.strip(b"\r\n") else b""
-        self._plain = self._raw and not self._tail and not self._closing.unpaid
+            open_event.set(rest[-MOST:] if rest.strip(b"\r\n") else b"")
+        self._plain = self._raw and not open_event.size and not self._closing.unpaid
 
     def _inspect(self, whole: bytes, shown: int) -> bool:
         """Judge every whole event; send what may be sent. False: the stream is over for the client."""
@@ -179,14 +178,14 @@ class StreamRelay(Sink):
         closing = self._closing
         if closing.terminal:
             return False
-        splitter = Splitter(2 * TAIL)
+        splitter = Splitter(2 * MOST)
         end = 0
         for event in splitter.feed(whole):
             sign = dialect.judge(event)
             if sign is Sign.ABORTED:
                 if end:
                     self._send(whole[shown:end])
-                    self._tail = b""
+                    self._open.set(b"")
                 self._fail(false_end("the engine aborted the request"))
                 return False
             end += len(event.raw)
@@ -205,7 +204,7 @@ class StreamRelay(Sink):
         """The terminal event is there, from `last` to `end`."""
         self._closing.end()
         self._plain = False
-        self._tail = b""
+        self._open.set(b"")
         if self.call.chain.pipeline.on_ending:
             self._send(whole[shown:last])
             shown = last
@@ -242,7 +241,7 @@ class StreamRelay(Sink):
 
     def on_end(self) -> None:
         self._attempt.ended = True
-        missing = self._closing.missing(self._tail) if self._sse else None
+        missing = self._closing.missing(self._open.size) if self._sse else None
         if missing is None:
             self._finish()
         else:
@@ -257,7 +256,7 @@ class StreamRelay(Sink):
     def on_quiet(self, quiet: float, now: float) -> None:
         if self._client.paused and self._attempt.connection is not None:
             self._attempt.connection.touched = now  # nothing is read, so the silence is not the worker's
-        if self._closing.overdue(self._tail, quiet, now):
+        if self._closing.overdue(self._open.size, quiet, now):
             self._close_upstream()
             self.on_end()
         elif quiet > self._gap and not self._client.paused:
