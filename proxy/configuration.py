@@ -29,14 +29,17 @@ class Configuration:
     files: tuple[Path, ...]
 
 
-def load(path: str | Path, *, look: bool = True) -> Configuration:
+def load(path: str | Path, *, look: bool = True, elsewhere: bool = False) -> Configuration:
     """Read, decode and check a file; a ConfigError holds everything that is wrong."""
-    return understand(text_of(path), str(path), look=look)
+    return understand(text_of(path), str(path), look=look, elsewhere=elsewhere)
 
 
-def understand(text: str, name: str, *, look: bool = False) -> Configuration:
-    """The same for text that stood in the file `name`; without `look`, what it names outside itself may be missing."""
-    source = parse(text, name, look=look)
+def understand(text: str, name: str, *, look: bool = False, elsewhere: bool = False) -> Configuration:
+    """The same for text that stood in the file `name`; without `look`, what it names outside itself may be missing.
+
+    What its values consist of may be missing only `elsewhere`, where it is checked and never served.
+    """
+    source = parse(text, name, look=look, elsewhere=elsewhere)
     node = source.root.get("role")
     if node is not None and node.broken:
         raise ConfigError(node.origin.flaws)

@@ -34,7 +34,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print it; a faulty file ends with exit code 2 and a line for each fault."""
-    configuration = load(options.file, look=not options.elsewhere)
+    configuration = load(options.file, look=not options.elsewhere, elsewhere=options.elsewhere)
     if options.yaml:
         print(render(configuration.settings), end="")
     else:

@@ -27,7 +27,7 @@ class Bounded(Shape):
             # No word of how to write an empty one.
             return self.inner.wrong(node, flaws)
         value = self.inner.decode(node, flaws)
-        if isinstance(value, Bad) or value is None:
+        if isinstance(value, Bad) or value is None or node.absent:
             return value
         content = value.reveal() if isinstance(value, Secret) else value
         faults = [fault for bound in self._bounds if (fault := bound.fault(content, self.inner.show))]

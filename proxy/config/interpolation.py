@@ -11,6 +11,8 @@ from tailrace.proxy.config.flaws import name, quote
 from tailrace.proxy.config.secret import looks_secret
 
 LARGEST_FILE: Final = 1 << 20
+STAND_IN: Final = "*" * 64
+"""What stands for the text of a file that is on another machine: long enough for a key of any use."""
 # A megabyte of references to a megabyte of text would be a terabyte.
 MOST_TEXT: Final = 8 << 20
 
@@ -30,12 +32,16 @@ class Expanded:
     hidden: bool
     """Some of it came from a file, or from a variable whose name speaks of a secret."""
     faults: tuple[str, ...]
+    absent: bool = False
+    """Some of it is on another machine, and not known here."""
 
 
 class Interpolation:
     """Replaces the references of one configuration file, and remembers which files it read."""
 
-    def __init__(self, environ: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, environ: Mapping[str, str], folder: Path, *, elsewhere: bool = False) -> None:
+        """`elsewhere`: files that cannot be read may be on the machine that the configuration is for."""
+        self._elsewhere = elsewhere
         self._environ = environ
         self._folder = folder
         self._room = MOST_TEXT
@@ -52,7 +58,7 @@ class Interpolation:
             return Expanded(text, False, False, False, ())
         parts: list[str] = []
         faults: list[str] = []
-        inserted = hidden = False
+        inserted = hidden = absent = False
         done = 0
         for match in _REFERENCE.finditer(text):
             parts.append(text[done : match.start()])
@@ -64,7 +70,9 @@ class Interpolation:
             try:
                 if not match["end"]:
                     raise ValueError("`${` is not closed (references do not nest; `$$` writes a dollar sign)")
-                parts.append(self._value(match["inside"]))
+                value = self._value(match["inside"])
+                absent |= value is STAND_IN
+                parts.append(value)
             except ValueError as fault:
                 faults.append(str(fault))
             source = match["inside"]
@@ -72,7 +80,7 @@ class Interpolation:
         parts.append(text[done:])
         first = _REFERENCE.match(text)
         whole = first is not None and first.end() == len(text) and not first["dollar"]
-        return Expanded("".join(parts), inserted, whole, hidden, tuple(faults))
+        return Expanded("".join(parts), inserted, whole, hidden, tuple(faults), absent)
 
     def _value(self, inside: str) -> str:
         if inside.startswith("file:"):
@@ -110,6 +118,8 @@ class Interpolation:
                 self._contents[full] = fault
         content = self._contents[full]
         if isinstance(content, ValueError):
+            if self._elsewhere:
+                return STAND_IN
             raise content
         return content
 

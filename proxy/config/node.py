@@ -53,6 +53,7 @@ class Node:
         "_pairs",
         "_step",
         "_up",
+        "absent",
         "broken",
         "height",
         "hidden",
@@ -86,6 +87,8 @@ class Node:
         """Came out of a `${file:}`, or is a secret by its name."""
         self.inserted = False
         """Came out of a reference, in part or in whole."""
+        self.absent = False
+        """Stands in for what is on another machine: no bound says anything about it."""
         self.broken = False
         """Its fault is already noted: decoding it must not add another."""
         self.size = 0

@@ -33,6 +33,8 @@ class Spot:
     file: str
     line: int
     where: str
+    absent: bool = False
+    """What stands there is on another machine."""
 
 
 def spot_of(node: Node, path: tuple[str | int, ...]) -> Spot:
@@ -54,4 +56,4 @@ def spot_of(node: Node, path: tuple[str | int, ...]) -> Spot:
             # A block begins a line below its key, and the key is what a reader looks for.
             line, node = pair[0].line, pair[1]
             where = f"{where}.{quote(step)[1:-1]}".removeprefix(".")
-    return Spot(node.file, line, where)
+    return Spot(node.file, line, where, node.absent)

@@ -143,7 +143,9 @@ class Record(Shape):
         try:
             for fault in ask():
                 if isinstance(fault, At):
-                    flaws.add(spot_of(node, fault.path), fault.text if fault.bare else node.origin.covered(fault.text))
+                    spot = spot_of(node, fault.path)
+                    if not spot.absent:
+                        flaws.add(spot, fault.text if fault.bare else node.origin.covered(fault.text))
                 else:
                     flaws.add(node, node.origin.covered(fault))
         except Exception:

@@ -48,10 +48,13 @@ def text_of(path: str | Path) -> str:
         _refuse(name, content.count(b"\n", 0, error.start) + 1, "the file is not UTF-8 text")
 
 
-def parse(text: str, name: str, *, environ: Mapping[str, str] = os.environ, look: bool = False) -> Source:
+def parse(
+    text: str, name: str, *, environ: Mapping[str, str] = os.environ, look: bool = False, elsewhere: bool = False
+) -> Source:
     """Parse YAML text as if it stood in the file `name`, next to which relative `${file:}` paths are looked up.
 
     With `look`, decoding asks the `look` hooks, too: whether what the file names outside itself is there.
+    With `elsewhere`, a `${file:}` that is not there stands for some text that nobody knows.
     """
     if len(text) > LARGEST_FILE or len(text.encode(errors="replace")) > LARGEST_FILE:
         _refuse(name, 1, f"the file is larger than {LARGEST_FILE >> 20} MiB")
@@ -62,7 +65,7 @@ def parse(text: str, name: str, *, environ: Mapping[str, str] = os.environ, look
             f"the character U+{ord(stray[0]):04X} cannot stand in a YAML file",
         )
     origin = Origin(name, looks=look)
-    interpolation = Interpolation(environ, origin.folder)
+    interpolation = Interpolation(environ, origin.folder, elsewhere=elsewhere)
     root = build(text, origin, interpolation)
     if root is None or root.is_null:
         _refuse(name, 1, "the file is empty: expected a mapping")

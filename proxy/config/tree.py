@@ -152,6 +152,7 @@ class _Builder:
         node.text = expanded.text
         node.hidden = expanded.hidden or (expanded.inserted and looks_secret(self._name_above()))
         node.inserted = expanded.inserted
+        node.absent = expanded.absent
         # In `{n: "${N}"}` the quotes are there because YAML demands them: they say nothing about the type.
         node.quoted &= not expanded.whole
         # A credential that turned out empty must not pass as "none was asked for"; `${NAME:-}` says that it may.
