@@ -15,6 +15,8 @@ from typing import Any
 Ask = Callable[[str, str, dict[str, Any]], Awaitable[Any]]
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the folder made in it belongs to this user alone, which is checked
 
+SYSTEM_STATE = Path("/var/lib/tailrace")
+
 
 @dataclass(frozen=True, slots=True)
 class Places:
@@ -46,14 +48,46 @@ class Places:
                 Path(folder).rmdir()
 
 
+def own_folder() -> Path:
+    """The state folder where the configuration names none."""
+    given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    if given:
+        return Path(given)
+    try:
+        return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "tailrace"
+    except RuntimeError:
+        # A user whom no list of users knows, and without HOME.
+        return SYSTEM_STATE
+
+
+def folder_fault(folder: Path) -> str | None:
+    """Why a folder cannot be made or written by this user; changes nothing."""
+    there = folder
+    while not os.path.lexists(there) and there != there.parent:
+        there = there.parent
+    if not os.path.isdir(there):  # noqa: PTH112 - which may raise
+        return f"{there} is no folder"
+    if not os.access(there, os.W_OK | os.X_OK):
+        return f"{there} cannot be written by this user" if there == folder else f"it cannot be made in {there}"
+    return None
+
+
+def _lock_in(folder: Path) -> int:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
 class Taken(OSError):  # noqa: N818 - a fact about the folder
     """Another supervisor uses the state folder."""
 
 
 def claim(places: Places) -> int:
     """Be the one that uses a state folder, made where it is missing, until the descriptor is closed; raises Taken."""
-    places.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(places.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fd = _lock_in(places.state)
+    except OSError as error:
+        told = f"the state folder {places.state} cannot be used: {error.strerror or error}; `state` names another"
+        raise OSError(told) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -19,7 +19,8 @@ def notes(settings: Relay) -> Iterator[str]:
     if several and all(entry.plugin.score_workers is Plugin.score_workers for entry in settings.plugins):
         yield "no plugin chooses workers (`route` does): each call goes to one at random"
     for number, entry in enumerate(settings.plugins):
-        if entry.plugin.score_workers is not Plugin.score_workers and (above := _like(settings.plugins[:number], entry)):
+        above = _like(settings.plugins[:number], entry)
+        if above and entry.plugin.score_workers is not Plugin.score_workers:
             yield f"plugins[{number}]: `{entry.name}` scores the same calls as plugins[{above[0]}]: their scores add up"
         remark = getattr(entry.config, "remark", None)
         try:

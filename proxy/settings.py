@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,14 +24,17 @@ from tailrace.proxy.config import (
     setting,
 )
 from tailrace.proxy.entry import PluginEntry
+from tailrace.proxy.ground import folder_fault, own_folder
 from tailrace.proxy.headers import CREDENTIAL, PASS, request_rule
 from tailrace.proxy.hop import SHORTEST
 from tailrace.proxy.limits import Limits, Timeouts
 from tailrace.proxy.listener import Listener, clashes, folder_faults, leads_to, split_listen
 from tailrace.proxy.pass_through import PassThrough, twice
 from tailrace.proxy.pem import authority_faults, pair_faults
+from tailrace.proxy.plugin import Plugin
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_OTHER_FOLDER = "name one that this user may write in `state`, or with systemd's `StateDirectory=tailrace`"
 _OTHER_WORDS_FOR_OFF = ("false", "False", "no", "none", "0", "disabled")
 
 
@@ -193,6 +195,15 @@ class Relay:
                 bare=True,
             )
 
+    def look(self) -> Iterable[At]:
+        """A state folder that plugins need and cannot have."""
+        for entry in self.plugins:
+            if entry.plugin.host_part is not Plugin.host_part:
+                folder = state_folder(self)
+                if fault := folder_fault(folder):
+                    yield At(f"plugin '{entry.name}' keeps files in {folder}, but {fault}; {_OTHER_FOLDER}", "state")
+                return
+
     def check_forwarded(self) -> Iterable[At]:
         """Names that nothing can have, and headers that never go on, whoever wants it."""
         for number, name in enumerate(self.forward_headers):
@@ -259,11 +270,7 @@ class Gateway(Relay):
 
 def state_folder(settings: Relay) -> Path:
     """The folder for what must outlive a restart."""
-    if settings.state is not None:
-        return settings.state
-    given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
-    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(given) if given else Path(home).expanduser() / "tailrace"
+    return settings.state or own_folder()
 
 
 def _listed(names: Iterable[str]) -> str:
