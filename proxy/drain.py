@@ -30,6 +30,7 @@ SHUTTING_DOWN = Fault(
     retry_after=1.0,
     retryable=True,
 )
+NEVER_SENT = SHUTTING_DOWN.but(sent=False)
 
 
 async def drain(service: Service, doors: Sequence[Door], pre_stop: float, limit: float, hurry: asyncio.Event) -> None:
@@ -77,7 +78,6 @@ def _end(connection: ClientConnection) -> None:
         call.stride.within(relay.on_fault, SHUTTING_DOWN)
     elif not call.complete:
         call.fail(SHUTTING_DOWN)
-    elif call.race is not None:
-        call.race.expire(SHUTTING_DOWN)
     else:
-        connection.transport.abort()
+        # Whatever it waits for, a plugin's line too. One that does not let itself be ended is cut off in the end.
+        call.stop(SHUTTING_DOWN if call.tries else NEVER_SENT)

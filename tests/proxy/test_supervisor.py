@@ -164,6 +164,8 @@ async def refused(url: str) -> None:
                 pass
         except ConnectionRefusedError:
             return
+        except ConnectionResetError:
+            pass  # it was about to be accepted when the listener was closed
         await asyncio.sleep(0.02)
 
 

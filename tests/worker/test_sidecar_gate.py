@@ -231,3 +231,22 @@ def test_the_hint_when_to_come_back_follows_the_pace():
     assert pace.wait_for(10_000) == LATEST
     now[0] += 100.0
     assert pace.wait_for(20) == SOONEST
+
+
+def test_a_call_in_line_when_the_drain_is_over_may_go_to_another_worker():
+    async def body():
+        async with HeldEngine() as engine, sidecar(found(engine.url), ONE + "drain: 0\n") as process:
+            at_the_engine, in_line = await ask(process), await ask(process)
+            await until(lambda: process.gate.waiting == 1)
+            draining = asyncio.ensure_future(process.drain(asyncio.Event()))
+            for client, unsent in ((at_the_engine, False), (in_line, True)):
+                answer = await client.read_answer()
+                assert answer.status == 503
+                assert answer.json()["error"]["code"] == "server_shutting_down"
+                assert (answer.header("x-tailrace-load") or "").endswith(";unsent") == unsent
+                await client.close()
+            await draining
+            assert process.gate.inside == process.gate.waiting == 0
+            assert len(engine.calls) == 1
+
+    run(body())
