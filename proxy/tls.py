@@ -30,7 +30,7 @@ class ClientContext:
         self._settings = settings or ClientTls()
         self._stamp = self._stamps()
         self._complaint = ""
-        self._context = self._read()
+        self._context = self._built()
 
     def current(self) -> ssl.SSLContext:
         """The context to use now."""
@@ -38,7 +38,7 @@ class ClientContext:
             stamp = self._stamps()
             if stamp != self._stamp:
                 self._stamp = stamp
-                self._context = self._read()
+                self._context = self._built()
         except (OSError, ssl.SSLError) as error:
             if str(error) != self._complaint:
                 self._complaint = str(error)
@@ -47,6 +47,12 @@ class ClientContext:
 
     def _stamps(self) -> Stamp:
         return _stamp(self._settings.ca, self._settings.cert, self._settings.key)
+
+    def _built(self) -> ssl.SSLContext:
+        try:
+            return self._read()
+        except OSError as error:
+            raise _told(error, self._settings) from error
 
     def _read(self) -> ssl.SSLContext:
         settings = self._settings
@@ -58,16 +64,22 @@ class ClientContext:
         return context
 
 
+def _told(error: OSError, settings: ServerTls | ClientTls) -> OSError:
+    """Why the files cannot be used in the words of `tailrace check`: OpenSSL has a number for it."""
+    fault = next(iter(settings.look()), None)
+    return error if fault is None else OSError(fault.text)
+
+
 class ServerContext:
     """The context of a listener; `context` is for the next connection, those that run keep what they have."""
 
     def __init__(self, settings: ServerTls) -> None:
         self._settings = settings
         self._stamp = self._stamps()
-        self.context = self._read()
+        self.context = self._built()
 
     def refresh(self) -> bool:
-        """Read changed files again; where they are bad, raises OSError or ssl.SSLError and keeps the old ones.
+        """Read changed files again; where they are bad, raises OSError and keeps the old ones.
 
         The same bad files are complained of once.
         """
@@ -75,11 +87,17 @@ class ServerContext:
         if stamp == self._stamp:
             return False
         self._stamp = stamp
-        self.context = self._read()
+        self.context = self._built()
         return True
 
     def _stamps(self) -> Stamp:
         return _stamp(self._settings.cert, self._settings.key, self._settings.client_ca)
+
+    def _built(self) -> ssl.SSLContext:
+        try:
+            return self._read()
+        except OSError as error:
+            raise _told(error, self._settings) from error
 
     def _read(self) -> ssl.SSLContext:
         # A new context each time: what was loaded into one, an authority above all, cannot be taken out again.

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from certificates import Authority, Pair
 from fakes import CHAT, GOOD, PATH, RawClient, Upstream, chat_chunk, chunked, gateway, run, sse_head
+from tailrace.proxy.listener import ServerTls
 from tailrace.proxy.settings import ClientTls
-from tailrace.proxy.tls import ClientContext
+from tailrace.proxy.tls import ClientContext, ServerContext
 
 
 @pytest.fixture
@@ -158,6 +159,19 @@ def test_bad_files_leave_the_last_good_ones_in_use(authority: Authority, caplog)
     assert second is not first
     assert context.current() is second
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
+    assert caplog.messages[0].endswith(f"the old ones stay: {pair.cert} holds no PEM certificate")
+
+
+def test_bad_files_of_a_listener_are_named(authority: Authority):
+    pair, other = authority.issue("front"), authority.issue("other")
+    context = ServerContext(ServerTls(cert=pair.cert, key=pair.key))
+    first = context.context
+    pair.key.write_bytes(other.key.read_bytes())
+    with pytest.raises(OSError) as failed:
+        context.refresh()
+    assert str(failed.value) == f"{pair.key} does not belong to the certificate in {pair.cert}"
+    assert not context.refresh()
+    assert context.context is first
 
 
 def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(authority: Authority):
