@@ -17,7 +17,14 @@ from tailrace.proxy.supervisor import Fatal
 NAME = "workers"
 HELP = "list, drain and undrain the workers of a running gateway"
 ADMIN = "http://127.0.0.1:9090"
+TOKEN = "TAILRACE_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 TIMEOUT = 10.0
+_PATHS = {
+    "list": "/admin/workers",
+    "drain": "/admin/workers/drain",
+    "undrain": "/admin/workers/undrain",
+}
+_NO_SENSE = "its answer makes no sense"
 _COLUMNS = ("WORKER", "POOLS", "TAKES CALLS", "IN FLIGHT", "RUNNING", "WAITING", "WHY")
 
 
@@ -30,7 +37,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         default=ADMIN,
         help="the gateway's admin port, http://HOST:PORT or unix:/PATH (default: %(default)s)",
     )
-    place.add_argument("--token", default=None, help="its token (default: $TAILRACE_ADMIN_TOKEN)")
+    place.add_argument("--token", default=None, help=f"its token (default: ${TOKEN})")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, dest="action")
     actions.add_parser("list", parents=[place], help="show them with their load")
     for name, told in (("drain", "send it no new calls; running ones finish"), ("undrain", "let it have calls again")):
@@ -40,20 +47,26 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Ask the admin port and print its answer."""
-    admin = Admin(options.admin, options.token or os.environ.get("TAILRACE_ADMIN_TOKEN"))
-    if options.action == "list":
-        print(table(admin.ask("GET", "/admin/workers")["workers"]))
-        return 0
-    answer = admin.ask("POST", f"/admin/workers/{options.action}", {"worker": options.worker})
-    print(f"{answer['worker']} {'gets no new calls' if answer['drained'] else 'may get calls again'}")
+    admin = Admin(options.admin, options.token or os.environ.get(TOKEN))
+    asked: dict[str, str] | None = None if options.action == "list" else {"worker": options.worker}
+    answer = admin.ask("GET" if asked is None else "POST", _PATHS[options.action], asked)
+    try:
+        told = table(answer["workers"]) if asked is None else _done(answer)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise Fatal(f"{without_userinfo(options.admin)} is no admin port of tailrace: {_NO_SENSE}") from None
+    print(told)
     return 0
+
+
+def _done(answer: dict[str, Any]) -> str:
+    return f"{answer['worker']} {'gets no new calls' if answer['drained'] else 'may get calls again'}"
 
 
 class Admin:
     """An admin port somewhere; whatever keeps it from answering is one clear line."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        self._url = url
+        self._url = without_userinfo(url)
         self._connection = _connection(url)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
@@ -67,13 +80,16 @@ class Admin:
         except OSError as error:
             raise Fatal(f"no answer from {self._url}: {error.strerror or error}") from None
         except (http.client.HTTPException, ValueError):
-            raise Fatal(f"{self._url} is no admin port of tailrace: its answer makes no sense") from None
+            raise Fatal(f"{self._url} is no admin port of tailrace: {_NO_SENSE}") from None
         finally:
             self._connection.close()
         if answer.status != 200:
             told = decoded.get("error") if isinstance(decoded, dict) else None
             if answer.getheader("x-request-id") is not None:
                 raise Fatal(f"{self._url} is the port of clients; give the address that stands under `admin`")
+            if answer.status == 401 and isinstance(told, dict):
+                given = "another `token`" if self._headers else "its `token`"
+                raise Fatal(f"{self._url} asks for {given}: give it with --token or in ${TOKEN}")
             raise Fatal(told["message"] if isinstance(told, dict) else f"{self._url} answered {answer.status}")
         return decoded
 

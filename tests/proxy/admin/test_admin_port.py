@@ -168,7 +168,12 @@ def test_workers_command_lists_and_drains(
                 assert await command("workers", "list", *admin) == 0
                 assert printed().splitlines()[1].split()[2] == "no"
                 assert await command("workers", "undrain", upstream.url, *admin) == 0
-                assert await command("workers", "list", "--admin", url) == 1
+                capsys.readouterr()
+                for given, whose in (((), "its"), (("--token", "wrong"), "another")):
+                    assert await command("workers", "list", "--admin", url, *given) == 1
+                    assert capsys.readouterr().err == (
+                        f"tailrace: {url} asks for {whose} `token`: give it with --token or in $TAILRACE_ADMIN_TOKEN\n"
+                    )
                 assert await command("workers", "drain", "http://127.0.0.1:9", *admin) == 1
                 capsys.readouterr()
                 assert await command("workers", "list", "--admin", it.url) == 1
@@ -199,3 +204,17 @@ def test_workers_command_without_a_gateway_says_so(capsys: pytest.CaptureFixture
             "is no URL of an admin port, such as http://127.0.0.1:9090 or unix:/PATH\n"
         )
     assert main(["workers", "list", "--admin", "ftp://x"]) == 1
+
+
+@pytest.mark.parametrize("answer", ['{"ok": true}', "[]", '{"workers": [{"worker": 1}]}', '{"workers": 3}', "null"])
+@pytest.mark.parametrize("action", [["list"], ["drain", "http://127.0.0.1:1"]], ids=["list", "drain"])
+def test_workers_command_and_another_server(capsys: pytest.CaptureFixture[str], answer: str, action: list[str]) -> None:
+    async def body() -> None:
+        text = f"HTTP/1.1 200 OK\r\ncontent-length: {len(answer)}\r\n\r\n{answer}".encode()
+        async with Upstream(lambda conn, _: conn.send(text)) as other:
+            assert await command("workers", *action, "--admin", other.url) == 1
+            assert capsys.readouterr().err == (
+                f"tailrace: {other.url} is no admin port of tailrace: its answer makes no sense\n"
+            )
+
+    run(body())
