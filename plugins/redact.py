@@ -3,8 +3,9 @@
 A stream is searched as one text per choice, however it is cut: what may be the beginning of a match is held back until
 it is decided, so an event's text may arrive with a later one. Events, their order and their number stay, but for a last
 delta where a text ends while something is held back. Where a choice was touched, its log probabilities and token ids
-are removed, because they spell the text. Requests, input that an engine echoes outside the answer's text, and paths
-that are passed through are left alone.
+are removed, because they spell the text. What has to be held until it is whole is bounded: an answer that is no stream
+by `limits.body`, one event by 4 MiB; one beyond that is cut off. Requests, input that an engine echoes outside the
+answer's text, and paths that are passed through are left alone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tailrace.plugins.redact_messages import Messages
 from tailrace.plugins.redact_patterns import BUILT_IN, Patterns
 from tailrace.plugins.redact_prefix import analysed
 from tailrace.plugins.redact_responses import Responses
-from tailrace.plugins.redact_stream import Redaction, Whole
+from tailrace.plugins.redact_stream import TOO_LONG, Redaction, Whole
 from tailrace.proxy.config import At, AtLeast, AtMost, setting
 from tailrace.proxy.fault import Reject, Whose
 from tailrace.proxy.plugin import Plugin
@@ -104,4 +105,8 @@ class Redact(Plugin[Config]):
             raise Reject(502, "bad_upstream_answer", text, whose=Whose.ENGINE, kind="bad_answer")
         redaction = _TAPS[dialect.name](self._patterns)
         streamed = (head.get(b"content-type") or b"").lower().startswith(b"text/event-stream")
-        return redaction if streamed else Whole(redaction)
+        winner = call.race.winner if call.race is not None else None
+        if not streamed and winner is not None and not winner.ended:
+            # The core holds as much of it as it may, and it is not whole yet.
+            raise Reject(502, "bad_upstream_answer", TOO_LONG, whose=Whose.ENGINE, kind="bad_answer")
+        return redaction if streamed else Whole(redaction, call.chain.limits.body)

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from tailrace.plugins.redact_patterns import Patterns
 from tailrace.plugins.redact_text import Arguments, Plain
+from tailrace.proxy.fault import Failed, bad_answer
 from tailrace.proxy.sse import Event
 
 if TYPE_CHECKING:
     from tailrace.proxy.outcome import Outcome
 
 Json = dict[str, Any]
+LONGEST_EVENT = 4 << 20
+"""Bytes of one event of a stream: it is held back until it is whole, so an endless one ends the call."""
+TOO_LONG = "The answer is longer than one that is redacted as a whole may be (`limits.body`)."
 _LINE_ENDS = re.compile(rb"(?:\r\n|\n|\r)")
 
 
@@ -119,6 +123,9 @@ class Redaction:
         if self._open or not raw.endswith(b"\n\n"):
             raw = self._open + raw
             if not _ended(raw):
+                if len(raw) > LONGEST_EVENT:
+                    self._open = b""
+                    raise Failed(bad_answer(f"an event is longer than {LONGEST_EVENT} bytes"))
                 self._open = raw
                 return ()
             self._open = b""
@@ -179,14 +186,19 @@ class Redaction:
 
 
 class Whole:
-    """A unary answer too long to be held before its head is shown: it is collected and sent at its end."""
+    """An answer that is no stream and comes in pieces: it is collected, up to `limit` bytes, and sent at its end."""
 
-    def __init__(self, redaction: Redaction) -> None:
+    def __init__(self, redaction: Redaction, limit: int) -> None:
         self._redaction = redaction
+        self._room = limit
         self._pieces: list[bytes] = []
 
     def feed(self, event: Event) -> tuple[Event, ...]:
         """Collect a piece."""
+        self._room -= len(event.raw)
+        if self._room < 0:
+            self._pieces.clear()
+            raise Failed(bad_answer("").but(message=TOO_LONG))
         self._pieces.append(event.raw)
         return ()
 

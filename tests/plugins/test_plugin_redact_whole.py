@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import orjson
 import pytest
+from fakes import Connection, RawClient, Request, capture, event, run, until
 from fakes import answer as answer_bytes
-from fakes import capture, event, run
 from redact_streams import (
     ARGUMENTS,
     HIDDEN,
@@ -17,6 +17,10 @@ from redact_streams import (
     through,
 )
 from tailrace.plugins.redact import Redact
+from tailrace.plugins.redact_stream import LONGEST_EVENT, Whole
+from tailrace.proxy.fault import Failed
+from tailrace.proxy.outcome import Ending, Outcome
+from tailrace.proxy.sse import Event
 from tailrace.proxy.testing import plugin_bench
 
 
@@ -82,12 +86,66 @@ def test_a_whole_answer_without_secrets_keeps_every_byte(name: str, dialect: str
     assert TAPS[dialect](PATTERNS).body(data) == data
 
 
-def test_an_answer_too_long_to_be_held_before_its_head():
+def test_a_long_answer():
     long = "x. " * 600_000
     body = edited("unary.json", lambda body: body["choices"][0]["message"].update(content=long + SECRET))
-    answer = whole(PATHS["chat"], body, {"body": 1 << 20})
-    assert answer.header("transfer-encoding") == "chunked"
+    answer = whole(PATHS["chat"], body)
     assert answer.json()["choices"][0]["message"]["content"] == long + HIDDEN
+    refused = whole(PATHS["chat"], body, {"body": 1 << 20})
+    assert (refused.status, refused.json()["error"]["code"]) == (502, "bad_upstream_answer")
+    assert "limits.body" in refused.json()["error"]["message"]
+
+
+def test_an_answer_in_pieces_is_collected_up_to_the_limit():
+    body = orjson.dumps(edited("unary.json", lambda body: body["choices"][0]["message"].update(content=SECRET)))
+    tap = Whole(TAPS["chat"](PATTERNS), len(body))
+    for at in range(0, len(body), 7):
+        assert tap.feed(Event(body[at : at + 7])) == ()
+    (rest,) = tap.finish(Outcome(Ending.COMPLETED, 200))
+    assert orjson.loads(rest.raw)["choices"][0]["message"]["content"] == HIDDEN
+    tap = Whole(TAPS["chat"](PATTERNS), len(body) - 1)
+    tap.feed(Event(body[:-1]))
+    with pytest.raises(Failed, match=r"limits\.body"):
+        tap.feed(Event(body[-1:]))
+
+
+def ended(kind: bytes, begin: bytes, settings: dict) -> tuple[bytes, Outcome, int]:
+    """What a client gets of an answer that never ends, how the call ended, and how much of it was taken in."""
+    sent = []
+
+    async def endless(conn: Connection, request: Request) -> None:
+        await conn.send(b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ncontent-length: 9999999999\r\n\r\n%b" % (kind, begin))
+        while True:
+            sent.append(await conn.send(b"A" * 65536))
+
+    async def main():
+        async with plugin_bench(Redact, answer=endless, settings=settings) as bench, RawClient(bench.url) as client:
+            asked = orjson.dumps({"model": "m", "stream": b"event" in kind})
+            await client.request("POST", PATHS["chat"], asked, {"connection": "close"})
+            got = await client.read_until_close()
+            await until(lambda: bench.calls)
+            return got, bench.calls[0][1], len(sent) * 65536
+
+    return run(main())
+
+
+@pytest.mark.parametrize(("limit", "most"), [(1 << 20, 16 << 20), (5 << 20, 20 << 20)])
+def test_an_answer_that_never_ends_is_not_kept_beyond_the_limit(limit: int, most: int):
+    begin = b'{"choices":[{"index":0,"message":{"content":"'
+    got, outcome, taken = ended(b"application/json", begin, {"limits": {"body": limit}})
+    assert got.startswith(b"HTTP/1.1 502 ")
+    assert b"limits.body" in got
+    assert outcome.status == 502
+    assert limit <= taken < most
+
+
+def test_an_event_that_never_ends_is_not_kept_beyond_the_limit():
+    begin = event({"choices": [{"index": 0, "delta": {"content": "hi "}}]}) + b'data: {"choices":[{"delta":{"content":"'
+    got, outcome, taken = ended(b"text/event-stream", begin, {})
+    assert b'"hi "' in got
+    assert b"AAAA" not in got
+    assert outcome.ending is Ending.UPSTREAM_LOST
+    assert taken < LONGEST_EVENT + (16 << 20)
 
 
 def test_an_answer_in_a_coding_is_refused():
