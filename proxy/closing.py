@@ -74,6 +74,8 @@ class Closing:
         call = self._attempt.call
         if self._asked or not call.chain.pipeline.on_ending:
             return False
+        if call.harvest is not None and last:
+            call.harvest.foresee(last)
         self._asked = True
         self._last = last
         self.holding = True

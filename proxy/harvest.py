@@ -145,28 +145,33 @@ class Harvest:
                 return ()
             event = taken
         else:
-            dialect = self._call.route.dialect
-            if dialect is not None and dialect.judge(event) is Sign.CONTENT:
-                self.pieces += 1
+            self._count(event)
         if self.takes_ids and event.raw.find(b'"token_ids"') >= 0:
             self._take_ids(event.raw)
         if self.strip_ids:
             event = Event(_PROMPT_IDS.sub(b"", _TOKEN_IDS.sub(b"", event.raw)))
         return (event,)
 
+    def _count(self, event: Event) -> None:
+        """Count an event that says nothing of usage, if it brings content."""
+        dialect = self._call.route.dialect
+        if dialect is not None and dialect.judge(event) is Sign.CONTENT:
+            self.pieces += 1
+
     def _take_usage(self, event: Event) -> Event | None:
         """Note the usage in an event; the event as it would be unasked, None where it is there for that alone."""
         raw = event.data
         found = usage_in(raw)
         counted = self._call.route.name in _USAGE_ROUTES
-        alone = counted and _NO_CHOICES.search(raw) is not None
-        if found is not None:
-            if not counted:
-                self._note_begun(found)
-            elif alone or (not self.running and _REASON.search(raw) is not None):
-                self.note(found.prompt, found.completion, found.cached)
-            else:
-                self._note_running(raw, found)
+        alone = counted and found is not None and _NO_CHOICES.search(raw) is not None
+        if found is None:
+            self._count(event)  # some engines write a null in every event but the last
+        elif not counted:
+            self._note_begun(found)
+        elif alone or (not self.running and _REASON.search(raw) is not None):
+            self.note(found.prompt, found.completion, found.cached)
+        else:
+            self._note_running(raw, found)
         if alone:
             return None if self.strip_usage else event
         # Behind running usage, that of the last event with content is running usage too.
@@ -219,6 +224,12 @@ class Harvest:
         for found in _TOKEN_IDS.findall(raw):
             if found and ids is not None and len(ids) < MAX_TOKEN_IDS:
                 ids.extend(map(int, found.split(b",")))
+
+    def foresee(self, last: bytes) -> None:
+        """Note the usage in a last event that has not been fed yet: plugins are asked before that leaves."""
+        found = usage_in(last)
+        if found is not None and self._call.route.name not in _USAGE_ROUTES:
+            self._note_begun(found)
 
     def finish(self, outcome: Outcome) -> tuple[Event, ...]:
         """Nothing is held back."""
