@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,19 +70,23 @@ async def billed(
     prices: str = PRICES,
     more: str = "",
     before: str = "",
+    behind: str = "",
     top: str = "",
     workers: Any = (),
+    listen: str = "",
 ) -> AsyncIterator[Scene]:
-    """Serve with `billing`: `more` are its settings, `before` plugins further up, `top` settings of the gateway."""
+    """Serve with `billing`: `more` are its settings, `before` and `behind` other plugins, `top` further settings."""
     file = folder / "prices.yaml"
     file.write_text(prices)
-    plugins = f"{before}- billing: {{prices: {file}{more}}}"
+    plugins = f"{before}- billing: {{prices: {file}{more}}}\n{behind}"
     state = folder / "state"
-    async with (
-        Upstream(script) as upstream,
-        gateway(yaml_for(upstream, *workers, plugins=plugins, more=f"state: {state}\n{top}")) as process,
-        RawClient(process.doors[0].shown) as client,
-    ):
+    async with AsyncExitStack() as stack:
+        upstream = await stack.enter_async_context(Upstream(*(script if isinstance(script, list) else [script])))
+        yaml = yaml_for(upstream, *workers, plugins=plugins, more=f"state: {state}\n{top}")
+        if listen:
+            yaml = yaml.replace("listen: [127.0.0.1:0]", f"listen: [127.0.0.1:0, {listen}]")
+        process = await stack.enter_async_context(gateway(yaml))
+        client = await stack.enter_async_context(RawClient(process.doors[0].shown))
         yield Scene(process, upstream, client, state)
 
 
