@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import Any
 
 from tailrace.proxy.build import all_pools
@@ -20,6 +21,7 @@ from tailrace.proxy.settings import Gateway, Relay
 
 NAME = "check"
 HELP = "say what a configuration file means, or what is wrong in it"
+_WAITS = ("stale", "pre_stop", "drain")
 _COMMON = frozenset(field.name for field in dataclasses.fields(Relay)) | {"role"}
 
 
@@ -29,7 +31,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--elsewhere", action="store_true", help="the file is for another machine: let files and programs be missing"
     )
-    parser.add_argument("--yaml", action="store_true", help="print the whole resolved file instead of a summary")
+    parser.add_argument(
+        "--yaml", action="store_true", help="print the whole file with every default, instead of a summary"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -61,6 +65,7 @@ def summary(configuration: Configuration) -> Iterator[str]:
         yield from _models(settings)
     else:
         yield from _rest(settings)
+    yield from _bounds(settings)
     told = list(notes(settings))
     if told:
         yield "worth knowing"
@@ -109,6 +114,19 @@ def _models(settings: Gateway) -> Iterator[str]:
         yield "further paths"
     for route in settings.routes:
         yield f"  {'/'.join(route.methods)} {shown(route.path)} -> {route.pool}"
+
+
+def _bounds(settings: Relay) -> Iterator[str]:
+    """Every wait and size that holds, in few lines; `--yaml` has one a line."""
+    plain: dict[str, Any] = record_of(type(settings)).plain(settings)
+    heartbeat = plain["heartbeat"] if settings.heartbeat else "off"
+    ends = {"heartbeat": heartbeat, **{name: plain[name] for name in _WAITS if name in plain}}
+    for title, values in (("timeouts", plain["timeouts"] | ends), ("limits", plain["limits"])):
+        yield title
+        pairs = [f"{name} {'none' if value is None else value}" for name, value in values.items()]
+        # A space of its own keeps a name and its value together.
+        lines = wrap(", ".join(pair.replace(" ", "\xa0") for pair in pairs), 110)
+        yield from (f"  {line}".replace("\xa0", " ") for line in lines)
 
 
 def _rest(settings: Relay) -> Iterator[str]:

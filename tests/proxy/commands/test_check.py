@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from tailrace.proxy.cli import main
+from tailrace.proxy.limits import Limits, Timeouts
 
 GOOD = """\
 listen:
@@ -28,6 +30,9 @@ plugins:
     on_error: open
 routes:
   - {path: /v1/custom/*, pool: gpu}
+timeouts: {connect: 2s}
+limits: {headers: 100}
+heartbeat: off
 """
 MEANT = """\
 {file}: a gateway in 2 processes
@@ -48,6 +53,13 @@ pools
     unix:/run/engine.sock
 further paths
   POST /v1/custom/* -> gpu
+timeouts
+  connect 2s, first_content_base 30s, first_content_per_mib 1m, unary 10m, gap 1m, total none, client_head 10s,
+  client_body 30s, client_body_rate 1KiB, client_write 1m, idle 75s, unacknowledged 30s, upstream_idle 4s,
+  upstream_age 5m, heartbeat off, stale 2s, pre_stop 5s, drain 10m
+limits
+  body 32MiB, head 64KiB, target 8KiB, headers 100, json_depth 128, body_memory 1GiB, expansion 200,
+  connections 20000, connections_per_address 0
 """
 
 
@@ -137,3 +149,24 @@ def test_chain_that_cannot_be_is_refused_at_the_list_of_plugins(
 def test_files_of_the_package_are_good(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--elsewhere", str(files("tailrace.config").joinpath(name))]) == 0
     assert capsys.readouterr().out
+
+
+def test_a_plugin_that_scores_the_same_calls_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "listen: 127.0.0.1:1\nmodels: {m: {workers: ['http://a:1']}}\nplugins:\n"
+    told = "  plugins[1]: `route` scores the same calls as plugins[0]: their scores add up\n"
+    assert main(["check", written(tmp_path, text + "- route: {}\n- route: {policy: random}\n")]) == 0
+    assert told in capsys.readouterr().out
+    apart = "- route: {}\n  when: {stream: true}\n- route: {}\n  when: {stream: false}\n- guard: {}\n- guard: {}\n"
+    assert main(["check", written(tmp_path, text + apart)]) == 0
+    assert "worth knowing" not in capsys.readouterr().out
+
+
+def test_every_wait_and_size_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also those of a sidecar, whose own come with its engine."""
+    text = "role: worker\nlisten: 127.0.0.1:1\nengine: {sim: {}}\n"
+    assert main(["check", written(tmp_path, text)]) == 0
+    shown = capsys.readouterr().out
+    for field in (*dataclasses.fields(Timeouts), *dataclasses.fields(Limits)):
+        assert f" {field.name} " in shown
+    assert "heartbeat off, pre_stop 5s, drain 10m\n" in shown
+    assert "queue_timeout: 10s\n" in shown
