@@ -12,7 +12,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tailrace.proxy.fault import Fault, Whose
@@ -55,6 +55,7 @@ class Arrivals:
         self._tasks: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
         self._left_since: float | None = None
+        self._seen: Sequence[int] = ()
         self._tell_at = 0.0
 
     def open(self) -> None:
@@ -102,14 +103,15 @@ class Arrivals:
 
     def _may_take(self, share: Share) -> bool:
         """Whether it is this process's turn; where not, look again in a moment."""
-        if share.may_take(len(self._service.connections) + len(self._tasks)):
+        connections, now = len(self._service.connections) + len(self._tasks), self._loop.time()
+        if share.may_take(connections, now):
             self._left_since = None
             return True
-        now = self._loop.time()
         if self._left_since is None:
-            self._left_since = now
+            self._left_since, self._seen = now, share.seen()
         elif now - self._left_since >= PATIENCE:
             self._left_since = None
+            share.pass_over(connections, self._seen, now)
             return True
         self.close()
         self._pause = self._loop.call_later(PAUSE, self.open)

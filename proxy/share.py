@@ -2,7 +2,9 @@
 
 Left to the kernel, the process that wakes first takes all that is waiting, and an idle machine gives one of several
 processes nearly everything. So each writes its number of connections where the others see it, and one that is ahead
-leaves what is waiting to them, for PATIENCE at most: a process that stands still must not keep anybody out.
+leaves what is waiting to them, for PATIENCE at most: a process that stands still must not keep anybody out. Nor must it
+cost everybody that patience: one whose number has not moved meanwhile is not waited for again until it moves, or until
+a while has passed, which doubles as long as it stands still.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from collections.abc import Mapping, Sequence
 
 PAUSE = 0.001
 PATIENCE = 0.005
+PASSED_OVER = 0.01
+PASSED_OVER_AT_MOST = 1.0
 _VACANT = -1
 _WIDTH = 8
 _AHEAD = 32
@@ -46,9 +51,20 @@ class Board:
         """Nobody accepts in this seat."""
         self._counts[seat] = _VACANT
 
-    def least_beside(self, seat: int) -> int | None:
-        """The fewest connections that any other accepting process has; None where there is none."""
-        others = [count for other, count in enumerate(self._counts) if other != seat and count != _VACANT]
+    def counts(self) -> Sequence[int]:
+        """What stands on it now, by seat."""
+        return tuple(self._counts)
+
+    def least_beside(self, seat: int, still: Mapping[int, int]) -> int | None:
+        """The fewest connections that any other accepting process has; None where there is none.
+
+        `still` are those that do not count while their number is this.
+        """
+        others = [
+            count
+            for other, count in enumerate(self._counts)
+            if other != seat and count != _VACANT and still.get(other) != count
+        ]
         return min(others, default=None)
 
     def close(self) -> None:
@@ -66,6 +82,9 @@ class Share:
         self._board = board
         self._seat = seat
         self._accepts = False
+        self._still: dict[int, int] = {}
+        self._until = 0.0
+        self._passed_over = PASSED_OVER
 
     def join(self, connections: int) -> None:
         """Accept from now on."""
@@ -77,16 +96,35 @@ class Share:
         if self._accepts:
             self._board.write(self._seat, connections)
 
-    def may_take(self, connections: int) -> bool:
+    def may_take(self, connections: int, now: float) -> bool:
         """Whether a process with so many connections should take one more; the others learn the number."""
         self.note(connections)
-        least = self._board.least_beside(self._seat)
-        return least is None or connections <= least + least // _AHEAD
+        least = self._board.least_beside(self._seat, self._still if now < self._until else {})
+        return least is None or not _ahead(connections, least)
+
+    def seen(self) -> Sequence[int]:
+        """What the board says when a wait begins, for `pass_over` at its end."""
+        return self._board.counts()
+
+    def pass_over(self, connections: int, seen: Sequence[int], now: float) -> None:
+        """Wait no more, for a while, for those that were waited for and have not moved since."""
+        still = {
+            seat: count
+            for seat, count in enumerate(self._board.counts())
+            if seat != self._seat and count == seen[seat] != _VACANT and _ahead(connections, count)
+        }
+        again = still == self._still
+        self._passed_over = min(self._passed_over * 2, PASSED_OVER_AT_MOST) if again else PASSED_OVER
+        self._still, self._until = still, now + self._passed_over
 
     def leave(self) -> None:
         """Accept no more."""
         self._accepts = False
         self._board.vacate(self._seat)
+
+
+def _ahead(connections: int, others: int) -> bool:
+    return connections > others + others // _AHEAD
 
 
 def _memory_file() -> int:

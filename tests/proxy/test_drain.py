@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from fakes import CHAT, PATH, RawClient, decoded, run, until, yaml_for
+from fakes import PATH, RawClient, decoded, run, until, yaml_for
 from tailrace.proxy.call import Call
 from tailrace.proxy.config import setting
 from tailrace.proxy.gateway import GatewayProcess, running
