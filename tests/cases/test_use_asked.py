@@ -139,7 +139,7 @@ def test_USE_02_who_asked_for_the_last_only_gets_the_last_only(tmp_path: Path) -
 
 def test_USE_03_an_engine_that_refuses_the_option_is_asked_without_it(tmp_path: Path) -> None:
     """Once: it is known from then on, and its client hears of nothing."""
-    events = stream(5, running=False)[:-2] + [DONE]  # without the figures that it was not asked for
+    events = [*stream(5, running=False)[:-2], DONE]  # without the figures that it was not asked for
 
     async def strict(conn, request):
         refuses = "include_usage" in request.json().get("stream_options", {})
