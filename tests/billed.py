@@ -39,6 +39,7 @@ class Scene:
         self.upstream = upstream
         self.client = client
         self.state = state
+        self.kept: dict[str, Any] = {}
 
     @property
     def billing(self) -> Billing:
