@@ -142,6 +142,7 @@ def chain_of(
         routes=route_table(settings, pools),
         timeouts=settings.timeouts,
         limits=settings.limits,
+        processes=settings.processes,
         heartbeat=settings.heartbeat,
         created=int(time.time()),
         compression=settings.compression,

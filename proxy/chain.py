@@ -41,6 +41,7 @@ class Chain:
     forward_headers: frozenset[bytes] = frozenset()
     default_model: str | None = None
     hold_unary: int = HOLD_UNARY
+    processes: int = 1
     taps: bool = False
     births: Births
     pins: Mapping[Worker, ModelEntry]

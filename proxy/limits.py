@@ -82,8 +82,8 @@ class Limits:
     )
     body_memory: Annotated[Size, AtLeast(1 << 20)] = setting(
         default=1 << 30,
-        help="all bodies held at once by one process; 503 above",
-        why="a burst must not end in the OOM killer",
+        help="all bodies held at once on this host, each process an equal part (one body at least); 503 above",
+        why="of the whole host, each process an equal part: a burst must not end in the OOM killer",
     )
     expansion: Annotated[int, AtLeast(2)] = setting(
         default=200, help="how many times its size a compressed body above 1 MiB may have", why="text rarely passes 20"
@@ -91,12 +91,12 @@ class Limits:
     connections: Annotated[int, AtLeast(1)] = setting(
         default=20000,
         help="client connections of one process; above, new ones are closed",
-        why="each costs up to 30 KB",
+        why="of each process, as is the limit of open files; each costs up to 30 KB",
     )
     connections_per_address: Annotated[int, AtLeast(0)] = setting(
         default=0,
-        help="client connections from one address that is no trusted proxy; 0 is off",
-        why="a whole company may come from one address",
+        help="connections of one process from one address that is no trusted proxy; 0 is off",
+        why="of each process; a whole company may come from one address",
     )
 
     def check(self) -> Iterable[At]:

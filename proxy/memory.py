@@ -1,8 +1,9 @@
-"""How much memory request bodies may take, over all calls of a process."""
+"""How much memory request bodies may take: a limit for the host, of which each process has an equal part."""
 
 from __future__ import annotations
 
 from tailrace.proxy.fault import Reject, Whose
+from tailrace.proxy.limits import Limits
 
 
 class BodyMemory:
@@ -13,6 +14,10 @@ class BodyMemory:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+
+    def allot(self, limits: Limits, processes: int) -> None:
+        """Take one process's part of what the host may hold, and never less than one body needs."""
+        self.limit = max(limits.body_memory // processes, limits.body)
 
     def full(self) -> Reject:
         """What a body that does not fit is refused with."""

@@ -13,6 +13,7 @@ from tailrace.proxy.memory import BodyMemory
 from tailrace.proxy.metrics.process import ProcessMetrics
 from tailrace.proxy.share import Share
 from tailrace.proxy.sweep import Sweep
+from tailrace.proxy.turned_away import ONE_ADDRESS, TOO_MANY, TurnedAway
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
@@ -39,6 +40,9 @@ class Service:
         self.clock = self.sweep.clock
         self.memory = BodyMemory(limits.body_memory)
         self.connections: set[ClientConnection] = set()
+        self.turned_away = TurnedAway(self.metrics.calls)
+        self.sweep.add(self.turned_away)
+        self._processes = 0
         self._crowd: dict[str, int] = {}
         self.share: Share | None = None
         """This process's part of new connections, where several accept from the same sockets."""
@@ -60,7 +64,9 @@ class Service:
         """Serve new calls by `chain`; what the old one's plugins hold is closed once its last call is over."""
         old = getattr(self, "chain", None)
         self.chain = chain
-        self.memory.limit = chain.limits.body_memory
+        # How many processes there are changes only with a restart.
+        self._processes = self._processes or chain.processes
+        self.memory.allot(chain.limits, self._processes)
         if old is not None and held is not None:
             self._retiring[old.generation] = (old, held)
             self.retire(old)
@@ -77,14 +83,20 @@ class Service:
         return self._prefix + str(count)
 
     def full(self, arriving: int = 0) -> bool:
-        """Whether another client would be one too many; `arriving` are those that are not connections yet."""
-        return len(self.connections) + arriving >= self.chain.limits.connections
+        """Whether another client is one too many, and is counted as turned away; `arriving` are no connections yet."""
+        if len(self.connections) + arriving < self.chain.limits.connections:
+            return False
+        self.turned_away.note(TOO_MANY)
+        return True
 
     def connected(self, connection: ClientConnection) -> None:
         """A client connected; above a limit it is turned away at once."""
         peer, most = connection.peer, self.chain.limits.connections_per_address
         self._crowd[peer.address] = count = self._crowd.get(peer.address, 0) + 1
-        if self.full() or (0 < most < count and not peer.trusted and peer.address != "unix"):
+        if self.full():
+            connection.transport.abort()
+        elif 0 < most < count and not peer.trusted and peer.address != "unix":
+            self.turned_away.note(ONE_ADDRESS)
             connection.transport.abort()
         self.connections.add(connection)
         if self.share is not None:

@@ -27,7 +27,6 @@ from tailrace.proxy.crew import Crew, Member, StartFailed
 from tailrace.proxy.door import bind
 from tailrace.proxy.entry import chain_links
 from tailrace.proxy.host import Host
-from tailrace.proxy.limits import Limits
 from tailrace.proxy.listener import Listener
 from tailrace.proxy.orders import Orders
 from tailrace.proxy.pipeline import ChainError
@@ -37,7 +36,6 @@ from tailrace.proxy.tally import Tally
 
 log = logging.getLogger("tailrace")
 GRACE = 5.0
-FEW_FILES = 8192
 
 
 class Fatal(Exception):  # noqa: N818 - ends the program with one line
@@ -247,9 +245,7 @@ def raise_file_limit(connections: int) -> None:
             soft = hard
         except (OSError, ValueError) as error:
             log.warning("the limit of open files stays at %d: %s", soft, error)
-    # Nobody asked for the default: it is worth a word only where a busy hour would already meet the limit.
-    wanted = FEW_FILES if connections == Limits().connections else 2 * connections
-    if 0 <= soft < wanted:
+    if 0 <= soft < 2 * connections:
         log.warning(
             "a process may open %d files, and a stream takes two: set `LimitNOFILE=` (systemd), `--ulimit nofile` "
             "(docker) or `ulimit -Hn` to %d for the %d connections of `limits.connections`, or lower that",

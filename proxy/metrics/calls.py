@@ -101,6 +101,10 @@ class CallCounts:
         self._slots[(self._calls.get(kind) or self._learn(kind, UNKNOWN)).requests] += 1.0
         self._fault(fault)
 
+    def turned_away(self, reason: str, times: float = 1.0) -> None:
+        """Count a connection that was closed before its first request."""
+        self._slots[self._register.series(catalogue.CONNECTIONS_REFUSED, (reason,))] += times
+
     def plugin_failed(self, name: str) -> None:
         """Count a failure of a plugin."""
         self._slots[self._register.series(catalogue.PLUGIN_FAILURES, (name,))] += 1.0

@@ -64,6 +64,12 @@ PLUGIN_FAILURES = counter(
 
 ACTIVE = gauge("tailrace_requests_active", "Requests being served.")
 CONNECTIONS = gauge("tailrace_connections_open", "Open client connections.")
+CONNECTIONS_REFUSED = counter(
+    "tailrace_connections_refused_total",
+    "Client connections turned away for a limit; of files, how often there was none left when looked at.",
+    "reason",
+    limit=8,
+)
 BODY_MEMORY = gauge("tailrace_body_memory_bytes", "Memory held by request bodies.")
 BODY_MEMORY_LIMIT = gauge("tailrace_body_memory_limit_bytes", "Memory that request bodies may take.")
 GENERATION = gauge(

@@ -13,7 +13,8 @@ from tailrace.proxy.supervisor import raise_file_limit
     ("hard", "connections", "told"),
     [
         (1024, Limits().connections, "to 40000 for the 20000 connections"),
-        (20_000, Limits().connections, None),
+        (20_000, Limits().connections, "to 40000 for the 20000 connections"),
+        (40_000, Limits().connections, None),
         (20_000, 10_001, "to 20002 for the 10001 connections"),
         (20_000, 10_000, None),
         (resource.RLIM_INFINITY, 10**6, None),
@@ -36,7 +37,7 @@ def test_a_limit_that_cannot_be_raised(monkeypatch: pytest.MonkeyPatch, caplog: 
     def refuse(_what: int, _both: tuple[int, int]) -> None:
         raise ValueError("not allowed")
 
-    monkeypatch.setattr(resource, "getrlimit", lambda _what: (9000, 10_000))
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: (90_000, 100_000))
     monkeypatch.setattr(resource, "setrlimit", refuse)
     raise_file_limit(Limits().connections)
-    assert [record.getMessage() for record in caplog.records] == ["the limit of open files stays at 9000: not allowed"]
+    assert [record.getMessage() for record in caplog.records] == ["the limit of open files stays at 90000: not allowed"]

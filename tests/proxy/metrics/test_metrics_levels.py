@@ -1,5 +1,6 @@
 """Gauges: of the process, of its workers, of workers that were removed."""
 
+import pytest
 from fakes import CHAT, GOOD, PATH, RawClient, Upstream, decoded, gateway, run, until, yaml_for
 from scrape import Scrape
 
@@ -18,6 +19,24 @@ def test_levels_of_the_process():
         assert scrape.value("body_memory_limit_bytes") == 1 << 30
         assert scrape.value("config_generation") == 1
         assert scrape.value("upstream_connections_open", worker=upstream.url) >= 1
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("processes", "limits", "part"),
+    [(1, "body_memory: 8MiB, body: 1MiB", 8 << 20), (4, "body_memory: 8MiB, body: 1MiB", 2 << 20),
+     (16, "body_memory: 8MiB, body: 1MiB", 1 << 20), (2, "body: 1MiB", 1 << 29)],
+)  # fmt: skip
+def test_a_process_has_its_part_of_the_memory_for_bodies(processes, limits, part):
+    async def body():
+        yaml = yaml_for("http://127.0.0.1:1", more=f"processes: {processes}\nlimits: {{{limits}}}\n")
+        async with gateway(yaml) as process:
+            assert process.service.memory.limit == part
+            assert Scrape(process).value("body_memory_limit_bytes") == part
+            # Another number of processes waits for a restart.
+            await process.load(decoded(yaml.replace(f"processes: {processes}", "processes: 3")))
+            assert process.service.memory.limit == part
 
     run(body())
 
