@@ -55,12 +55,15 @@ def usage_of(usage: dict[str, Any]) -> Usage:
     """The numbers of a usage object; what is no sensible number counts as nothing."""
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
     cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
+    completion = _count(usage.get("completion_tokens", usage.get("output_tokens")))
     prompt = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
+    if not prompt:
+        prompt = max(0, _count(usage.get("total_tokens")) - completion)  # all that some say of a reranking
     if "cache_read_input_tokens" in usage or "cache_creation_input_tokens" in usage:
         # In Anthropic's spelling the three are apart.
         cached = _count(usage.get("cache_read_input_tokens"))
         prompt += cached + _count(usage.get("cache_creation_input_tokens"))
-    return Usage(prompt, _count(usage.get("completion_tokens", usage.get("output_tokens"))), cached)
+    return Usage(prompt, completion, cached)
 
 
 def _count(value: object) -> int:

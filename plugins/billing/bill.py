@@ -57,7 +57,7 @@ def _billed(call: Call, outcome: Outcome, ratios: Ratios) -> Usage:
     usage, route = outcome.usage, call.route.name
     if route not in READ:
         return _NOTHING
-    if usage is not None and not usage.estimated:
+    if usage is not None and usage.prompt and not usage.estimated:
         ratios.note(call.model, call.size, usage.prompt)
         return usage
     completion = 0
