@@ -78,7 +78,32 @@ OWN_NAME: Final = b"tailrace"
 MOST_HOPS: Final = 8
 """Edge, gateway and sidecar are three."""
 OWN_PREFIX: Final = b"x-tailrace-"
-_REQUEST_PREFIXES: Final = (OWN_PREFIX, b"x-forwarded-")
+# What a CDN says of where a client is: a worker could not tell it from what the client says itself.
+_PLACE: Final = frozenset(
+    {
+        b"cf-region",
+        b"cf-region-code",
+        b"cf-metro-code",
+        b"cf-postal-code",
+        b"cf-timezone",
+        b"x-akamai-edgescape",
+        b"x-client-geo-location",
+        b"x-country",
+        b"x-country-code",
+        b"x-nf-geo",
+    }
+)
+_PLACE_PREFIXES: Final = (
+    b"cf-ip",
+    b"cloudfront-viewer-",
+    b"fastly-geo-",
+    b"geoip-",
+    b"x-appengine-",
+    b"x-geo-",
+    b"x-geoip-",
+    b"x-vercel-ip-",
+)
+_REQUEST_PREFIXES: Final = (OWN_PREFIX, b"x-forwarded-", *_PLACE_PREFIXES)
 _ANSWER_DROPPED: Final = frozenset(
     {
         b"server",
@@ -140,7 +165,7 @@ def request_rule(name: bytes) -> int:
     if rule is None:
         if low in CREDENTIALS or _is_secret(_WORDS.split(low)):
             rule = CREDENTIAL
-        elif low in HOP_BY_HOP or low in _OWN or low.startswith(_REQUEST_PREFIXES):
+        elif low in HOP_BY_HOP or low in _OWN or low in _PLACE or low.startswith(_REQUEST_PREFIXES):
             rule = DROP
         else:
             rule = PASS

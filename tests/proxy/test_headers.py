@@ -13,12 +13,14 @@ REQUEST = {
     headers.PASS: [
         "Accept", "Content-Type", "User-Agent", "traceparent", "OpenAI-Project", "anthropic-version",
         "X-Stainless-Lang",
-        "Idempotency-Key", "x-token-count", "x-session-id", "secretary",
+        "Idempotency-Key", "CF-Ray", "x-geometry", "x-token-count", "x-session-id", "secretary",
     ],
     headers.DROP: [
         "Keep-Alive", "Proxy-Connection", "TE", "Trailer", "Upgrade", "HTTP2-Settings", "Accept-Encoding",
         "Content-Encoding", "Forwarded", "X-Real-IP", "X-Forwarded-For", "X-FORWARDED-anything",
         "X-Tailrace-Anything", "CF-Connecting-IP",
+        "CF-IPCountry", "CF-IPCity", "CF-Region", "CF-Timezone", "X-Vercel-IP-Country", "CloudFront-Viewer-Country",
+        "X-Geo-Country", "X-AppEngine-Country", "X-Country-Code", "X-Client-Geo-Location",
     ],
     headers.CREDENTIAL: [
         "Authorization", "Proxy-Authorization", "Cookie", "api-key", "X-API-Key", "apikey", "X-Goog-Api-Key",
