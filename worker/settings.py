@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tailrace.proxy.config import Above, At, AtLeast, Seconds, SecondsOrOff, setting
+from tailrace.proxy.config import Above, At, AtLeast, AtMost, Seconds, SecondsOrOff, setting
 from tailrace.proxy.listener import leads_to, split_listen
 from tailrace.proxy.routes import INFERENCE
 from tailrace.proxy.settings import Relay
@@ -22,6 +22,11 @@ class Worker(Relay):
     """A worker's file: the sidecar beside one engine."""
 
     role: Literal["worker"] = setting(default="worker", help="what this process is")
+    processes: Annotated[int, AtLeast(1), AtMost(256)] = setting(
+        default=1,
+        help="a sidecar is one process",
+        why="and no other number: one alone knows what its engine has to do",
+    )
     engine: EngineSettings = setting(help="the engine: one to launch, or one to find")
     concurrency: Annotated[int, AtLeast(1)] = setting(
         default=256, help="most calls at the engine at once", why="vLLM's own default of max_num_seqs"

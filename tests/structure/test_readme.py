@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import fields
 
 import pytest
 from tailrace.proxy.config import defaults
@@ -30,9 +31,15 @@ def test_the_defaults_of_a_gateway() -> None:
     assert tables()[0] == list(defaults(Gateway))
 
 
-def test_the_defaults_of_a_sidecar_that_a_gateway_has_not() -> None:
-    shared = {name for name, _, _ in defaults(Gateway)}
-    assert tables()[1] == [row for row in defaults(SidecarRole.Settings) if row[0] not in shared]
+def test_the_defaults_of_a_sidecar_that_are_not_those_of_a_gateway() -> None:
+    shared = set(defaults(Gateway))
+    assert tables()[1] == [row for row in defaults(SidecarRole.Settings) if row not in shared]
+
+
+def test_what_only_a_gateway_has() -> None:
+    [named] = re.findall(r"^A worker's file .* has the same but for (.*), and these", README, re.MULTILINE)
+    ours, theirs = ({field.name for field in fields(role)} for role in (Gateway, SidecarRole.Settings))
+    assert set(re.findall("`([^`]+)`", named)) == ours - theirs
 
 
 def test_every_setting_says_what_it_is() -> None:
@@ -67,6 +74,22 @@ def test_an_example_passes_the_check(block: str, monkeypatch: pytest.MonkeyPatch
     if "listen:" not in block:
         block += "listen: 127.0.0.1:1\nmodels: {llama-8b: {workers: ['http://127.0.0.1:2']}}\n"
     understand(block, "README.md")
+
+
+def share(of: str) -> tuple[float, float]:
+    [found] = re.findall(rf"([\d.]+) to ([\d.]+)\s+(?:of vllm-router's CPU )?for a\s+{of}", README)
+    return float(found[0]), float(found[1])
+
+
+@pytest.mark.parametrize("of", ["request", "token"])
+def test_the_cpu_of_a_request_and_of_a_token_is_what_was_measured(of: str) -> None:
+    """Every figure beside vllm-router's in the tables of the load tests is in the range that the first page gives."""
+    rows = re.findall(
+        rf"^\| S.* CPU us/{of} \|.* ([\d.]+) \|$", (ROOT / "loadtests/README.md").read_text(), re.MULTILINE
+    )
+    low, high = share(of)
+    assert rows
+    assert [figure for figure in map(float, rows) if not low <= figure <= high] == []
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"make ([a-z-]+)", README))))
