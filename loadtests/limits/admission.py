@@ -89,14 +89,11 @@ async def admissions(folder: Path, limits: tuple[Limit, ...], count: int) -> dic
         call: Any = FakeCall(who)
         head = Head(200, [])
         at = now()
-        coroutine = quota.on_request(call)
-        try:
-            coroutine.send(None)
-        except StopIteration:
+        waiting = quota.on_request(call)
+        if waiting is None:
             took["on_request"].append(now() - at)
         else:
-            coroutine.close()
-            await quota.on_request(call)
+            await waiting
         at = now()
         quota.on_answer(call, head)
         took["on_answer"].append(now() - at)

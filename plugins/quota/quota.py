@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from tailrace.plugins.quota.accounts import Account, Accounts, Amounts, Bounds
 from tailrace.plugins.quota.answers import headers_of, refusal
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tailrace.proxy.head import Head
     from tailrace.proxy.host import HostPart
     from tailrace.proxy.outcome import Outcome
-    from tailrace.proxy.reply import Reply
 
 _TURNS: Final = 8
 _UNKNOWN: Final = "Whether this caller's limits have room cannot be told at the moment."
@@ -105,8 +104,8 @@ class Quota(Plugin[Config]):
             sweeping.cancel()
             await asking.leave()
 
-    async def on_request(self, call: Call) -> Reply | None:
-        """Take what the call needs of every limit, or refuse it."""
+    def on_request(self, call: Call) -> Coroutine[Any, Any, None] | None:
+        """Take what the call needs of every limit, or refuse it; a coroutine where leases have to be had first."""
         bounds = self._accounts.of(call.fact(Identity), call.model)
         accounts = bounds.accounts
         if not accounts or call.route.local is not None:
@@ -123,13 +122,22 @@ class Quota(Plugin[Config]):
         held.asked, held.prompt_bytes = demand.asked, demand.prompt_bytes
         missing = [account for account in accounts if not held.take(account)]
         if missing:
-            await self._fetch(call, held, accounts, demand, missing)
+            return self._admit_late(call, held, accounts, demand, missing)
+        self._admit(call, held, demand)
+        return None
+
+    def _admit(self, call: Call, held: Reservation, demand: Demand) -> None:
         if demand.unnamed:
             demand.bound(call, held.amounts.completion)
         self.admitted += 1
         call[_HELD] = held
         call.provide(held)
-        return None
+
+    async def _admit_late(
+        self, call: Call, held: Reservation, accounts: Sequence[Account], demand: Demand, missing: list[Account]
+    ) -> None:
+        await self._fetch(call, held, accounts, demand, missing)
+        self._admit(call, held, demand)
 
     async def _fetch(
         self, call: Call, held: Reservation, accounts: Sequence[Account], demand: Demand, missing: list[Account]

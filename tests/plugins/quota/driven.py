@@ -68,7 +68,9 @@ class Driven:
 
     async def admit(self, call: DrivenCall) -> None:
         """Raises Reject."""
-        await self.quota.on_request(call)  # type: ignore[arg-type]
+        waiting = self.quota.on_request(call)  # type: ignore[arg-type]
+        if waiting is not None:
+            await waiting
 
     def complete(self, call: DrivenCall, prompt: int, completion: int) -> None:
         outcome = Outcome(Ending.COMPLETED, 200)

@@ -39,9 +39,8 @@ def test_with_leases_held_admission_ends_at_its_first_step(tmp_path: Path) -> No
             await s.admit(first)
             for _ in range(50):
                 call = DrivenCall(asking(100, 50), who, TARIFF)
-                coroutine = s.quota.on_request(call)  # type: ignore[arg-type]
                 with pytest.raises(StopIteration):
-                    coroutine.send(None)
+                    s.admit(call).send(None)
                 s.complete(call, 30, 20)
             assert s.quota.waited == 1
 
@@ -68,7 +67,7 @@ def test_a_silent_authority_is_not_noticed_while_leases_last(tmp_path: Path) -> 
             s.part.answer = late  # type: ignore[method-assign]
             at_once = 0
             while True:
-                coroutine = s.quota.on_request(DrivenCall(asking(1, 1), who))  # type: ignore[arg-type]
+                coroutine = s.admit(DrivenCall(asking(1, 1), who))
                 try:
                     coroutine.send(None)
                 except StopIteration:
