@@ -7,6 +7,7 @@ import math
 import orjson
 from tailrace.proxy.fault import Fault
 from tailrace.proxy.head import Head
+from tailrace.proxy.sse import Event
 
 _OPENAI_TYPES = {
     401: "authentication_error",
@@ -71,3 +72,23 @@ def event(fault: Fault, *, anthropic: bool, request_id: str) -> bytes:
     """The event that ends a stream which had already begun; official SDKs raise on it."""
     payload = body_of(fault, anthropic=anthropic, request_id=request_id)
     return b"event: error\ndata: " + payload + b"\n\n" if anthropic else b"data: " + payload + b"\n\n"
+
+
+def retold(data: bytes, last: Event, fault: Fault, *, anthropic: bool, request_id: str) -> bytes:
+    """The end of a stream whose `last` event is an engine's error, so that this API's SDK raises on it.
+
+    OpenAI's SDKs read every engine's; Anthropic's pass over an event of another name and over another shape. An
+    event that is half out already is followed by ours.
+    """
+    if not anthropic or _is_anthropic(last):
+        return data
+    shown = data.removesuffix(last.raw)
+    return shown + event(fault, anthropic=True, request_id=request_id)
+
+
+def _is_anthropic(told: Event) -> bool:
+    body = told.json()
+    if told.name != b"error" or not isinstance(body, dict) or body.get("type") != "error":
+        return False
+    error = body.get("error")
+    return isinstance(error, dict) and isinstance(error.get("type"), str)

@@ -16,13 +16,14 @@ from tailrace.proxy.closing import Closing
 from tailrace.proxy.delivery import Delivery
 from tailrace.proxy.dialects import Sign
 from tailrace.proxy.errors import event as error_event
+from tailrace.proxy.errors import retold
 from tailrace.proxy.fault import FAILURES, INTERNAL, Failed, Fault, Reject, Whose, false_end, fault_of, timed_out
 from tailrace.proxy.open_event import MOST, OpenEvent
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.passage import Passage, passage_of
 from tailrace.proxy.signal import Signal
 from tailrace.proxy.sink import Sink
-from tailrace.proxy.sse import Splitter
+from tailrace.proxy.sse import Event, Splitter
 from tailrace.proxy.taps import Taps
 from tailrace.proxy.wire import ParsedHead, unframe
 
@@ -190,7 +191,7 @@ class StreamRelay(Sink):
                 return False
             end += len(event.raw)
             if sign is Sign.ERROR:
-                self._show_error(whole[shown:end], answers.error_event(self._attempt, event, shown=True))
+                self._show_error(whole[shown:end], event, answers.error_event(self._attempt, event, shown=True))
                 return False
             if sign is Sign.DONE:
                 self._end_of_answer(whole, shown, max(shown, end - len(event.raw)), end)
@@ -220,9 +221,9 @@ class StreamRelay(Sink):
             if self._attempt.ended:
                 self._finish()
 
-    def _show_error(self, data: bytes, fault: Fault) -> None:
+    def _show_error(self, data: bytes, last: Event, fault: Fault) -> None:
         """Pass an engine's error event on, but not the end that it wants to put behind it."""
-        self._send(data)
+        self._send(retold(data, last, fault, anthropic=self.call.route.anthropic, request_id=self.call.id))
         self._client.cut()
         self._break_off(Outcome(Ending.UPSTREAM_LOST, fault.status, fault))
 

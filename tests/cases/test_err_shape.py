@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from fakes import GOOD, RawClient, chat_chunk, chunked, event, run, sse_head
 
@@ -104,5 +106,53 @@ def test_ERR_10_an_error_inside_a_stream(path):
             assert last.name == (b"error" if path == MESSAGES else b"")
             assert set(last.json()) == ({"type", "error", "request_id"} if path == MESSAGES else {"error"})
             assert b"[DONE]" not in got.body
+
+    run(body())
+
+
+STRANGE = [
+    event({"error": {"message": "boom", "type": "InternalServerError", "param": None, "code": 503}}),
+    event({"type": "error", "error": {"type": "overloaded_error", "message": "boom"}}),  # without the event's name
+    event({"error": {"message": "boom", "code": 503}}, "error"),
+]
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+@pytest.mark.parametrize("split", [False, True])
+def test_ERR_10_an_engines_error_event_in_a_shape_that_the_sdk_passes_over(strange, split):
+    delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "a"}}
+    content = event(delta, "content_block_delta")
+
+    async def fails(conn, request):
+        await conn.send(sse_head() + chunked(content))
+        for piece in (strange[:20], strange[20:]) if split else (strange,):
+            await asyncio.sleep(0.02)
+            await conn.send(chunked(piece))
+        await conn.wait_closed()
+
+    async def body():
+        async with scene(fails) as s:
+            got = await s.ask(STREAM, MESSAGES)
+            assert not got.complete
+            last = got.events[-1]
+            assert last.name == b"error"
+            assert set(last.json()) == {"type", "error", "request_id"}
+            assert last.json()["error"]["message"] == "boom"
+            assert len(got.events) == (3 if split else 2)
+
+    run(body())
+
+
+def test_ERR_10_an_engines_error_event_in_the_apis_own_shape_stays_as_it_is():
+    told = event({"type": "error", "error": {"type": "overloaded_error", "message": "boom"}}, "error")
+    delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "a"}}
+
+    async def fails(conn, request):
+        await conn.send(sse_head() + chunked(event(delta, "content_block_delta")) + chunked(told))
+        await conn.wait_closed()
+
+    async def body():
+        async with scene(fails) as s:
+            assert (await s.ask(STREAM, MESSAGES)).body.endswith(told)
 
     run(body())
