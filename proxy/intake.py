@@ -147,10 +147,24 @@ def split_target(url: bytes) -> Target:
     try:
         path = target.decode("ascii")
     except UnicodeDecodeError:
-        raise invalid("The request path must be plain ASCII.") from None
+        if not url.isascii():
+            raise invalid("The request path must be ASCII.") from None
+        return _named_model(target), query, url
     if not _PLAIN_PATH.match(path) or "//" in path or "/../" in path + "/" or "/./" in path + "/":
         raise invalid("The request path is not in its normal form.")
     return path, query, target + mark + query
+
+
+def _named_model(decoded: bytes) -> str:
+    """A path that names a model in another script than ASCII: such a one is answered here and goes to no worker."""
+    try:
+        path = decoded.decode()
+    except UnicodeDecodeError:
+        path = ""
+    name = path.removeprefix("/v1/models/")
+    if name == path or not name.isprintable() or {"", ".", ".."} & {*name.split("/")}:
+        raise invalid("Only the name of a model may have other letters in a path than ASCII, in UTF-8.")
+    return path
 
 
 def without_credentials(query: bytes, keep: frozenset[bytes]) -> bytes:

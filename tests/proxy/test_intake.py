@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fakes import RawClient, gateway, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailrace.proxy.fault import Reject
@@ -171,3 +172,35 @@ def test_a_head_without_its_offer() -> None:
         b"POST /v1/models?x=1 HTTP/1.1\r\nHost: a\r\nX-A: \xe9\r\ncontent-length: 7\r\nconnection: close\r\n\r\n"
     )
     assert b"content-length" not in without_offer(found, b"/", b"", close=False)
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"/v1/models/%C3%BCn%C3%AF", "/v1/models/ünï"),
+        (b"/v1/models/org/%C3%BC?x=1", "/v1/models/org/ü"),
+    ],
+)
+def test_a_model_may_have_a_name_in_any_script(target: bytes, path: str) -> None:
+    assert split_target(target) == (path, target.partition(b"?")[2], target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [b"/v1/%C3%BC", b"/v1/models/%FF", b"/v1/models/\xc3\xbc", b"/v1/models/%C3%BC/../x", b"/v1/models/%C3%BC%E2%80%AE",
+     b"/v1/models/%C3%BC%0A", b"/v1/models//%C3%BC", b"/v1/models/../%C3%BC"],
+)  # fmt: skip
+def test_no_other_path_has(target: bytes) -> None:
+    with pytest.raises(Reject):
+        split_target(target)
+
+
+def test_a_model_of_another_script_is_shown() -> None:
+    async def main() -> None:
+        yaml = "listen: 127.0.0.1:0\nmodels: {ünï: {workers: ['http://127.0.0.1:1']}}\n"
+        async with gateway(yaml) as process, RawClient(process.doors[0].shown) as client:
+            got = await client.get("/v1/models/%C3%BCn%C3%AF")
+            assert (got.status, got.json()["id"]) == (200, "ünï")
+            assert (await client.get("/v1/models/%C3%BC")).status == 404
+
+    run(main())
