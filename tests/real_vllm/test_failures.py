@@ -242,7 +242,7 @@ def test_the_server_is_told_to_end_in_its_own_time(engines):
         return [chunk async for chunk in stream]
 
     async def body():
-        # The whole answer is its first content. It is long enough for the questions, and short enough for a busy machine.
+        # The whole answer is its first content: long enough for the questions, short enough for a busy machine.
         async with scene(engine, more=("timeouts: {first_content_base: 100.0}",)) as s:
             traffic = Traffic(s, tokens=2000)
             await traffic.begin()
