@@ -163,7 +163,7 @@ class Harvest:
         raw = event.data
         found = usage_in(raw)
         counted = self._call.route.name in _USAGE_ROUTES
-        alone = counted and found is not None and _NO_CHOICES.search(raw) is not None
+        alone = counted and _NO_CHOICES.search(raw) is not None and _has_usage(raw)
         if found is None:
             self._count(event)  # some engines write a null in every event but the last
         elif not counted:
@@ -255,6 +255,12 @@ def _ask(options: dict[str, msgspec.Raw], name: bytes) -> bool:
         return False
     options[key] = msgspec.Raw(_TRUE)
     return True
+
+
+def _has_usage(text: bytes) -> bool:
+    """Whether usage is stated, be it an empty one; a null is not."""
+    entry = entry_of(text)
+    return entry is not None and entry.group(1) != b"null"
 
 
 def _without_usage(event: Event) -> Event:

@@ -20,7 +20,7 @@ _NONE: Final = b"null"
 
 
 def usage_in(text: bytes) -> Usage | None:
-    """The usage stated in the text of an answer or an event, in any of the APIs' spellings; None where there is none.
+    """The usage stated in the text of an answer or an event, in any of the APIs' spellings; None where it says nothing.
 
     The name in quotes cannot stand in text that a model wrote: there, quotes are escaped.
     """
@@ -31,9 +31,10 @@ def usage_in(text: bytes) -> Usage | None:
     if found is None or found.group(1) == _NONE:
         return None
     try:
-        return usage_of(orjson.loads(found.group(1)))
+        usage = usage_of(orjson.loads(found.group(1)))
     except orjson.JSONDecodeError:
         return None
+    return usage if usage.prompt or usage.completion else None
 
 
 def entry_of(text: bytes) -> re.Match[bytes] | None:
