@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import textwrap
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from fakes import RawClient, Upstream, answer, event, gateway, yaml_for
+from fakes import RawClient, Upstream, answer, event, gateway
 from tailrace.plugins.billing import Billing
 from tailrace.proxy.gateway import GatewayProcess
 from tailrace.proxy.ledger.record import Record
@@ -34,9 +35,10 @@ def cost(prompt: int, completion: int, cached: int = 0, requests: int = 1) -> in
 class Scene:
     """The gateway, its worker, a client, and the ledger as it is on disk."""
 
-    def __init__(self, process: GatewayProcess, upstream: Upstream, client: RawClient, state: Path) -> None:
+    def __init__(self, process: GatewayProcess, upstreams: list[Upstream], client: RawClient, state: Path) -> None:
         self.process = process
-        self.upstream = upstream
+        self.upstreams = upstreams
+        self.upstream = upstreams[0]
         self.client = client
         self.state = state
         self.kept: dict[str, Any] = {}
@@ -66,29 +68,39 @@ class Scene:
 @asynccontextmanager
 async def billed(
     folder: Path,
-    script: Any,
-    *,
+    *scripts: Any,
     prices: str = PRICES,
     more: str = "",
+    terms: str = "",
     before: str = "",
     behind: str = "",
     top: str = "",
-    workers: Any = (),
-    listen: str = "",
+    models: str = "{m: {workers: [ALL]}}",
+    listen: str = "127.0.0.1:0",
 ) -> AsyncIterator[Scene]:
-    """Serve with `billing`: `more` are its settings, `before` and `behind` other plugins, `top` further settings."""
+    """Serve with `billing`, one worker a script.
+
+    `more` are settings of the plugin, `terms` what stands beside it, `before` and `behind` other plugins, `top` further
+    settings; in `models` the workers are W0, W1 and so on, or ALL.
+    """
     file = folder / "prices.yaml"
     file.write_text(prices)
-    plugins = f"{before}- billing: {{prices: {file}{more}}}\n{behind}"
     state = folder / "state"
     async with AsyncExitStack() as stack:
-        upstream = await stack.enter_async_context(Upstream(*(script if isinstance(script, list) else [script])))
-        yaml = yaml_for(upstream, *workers, plugins=plugins, more=f"state: {state}\n{top}")
-        if listen:
-            yaml = yaml.replace("listen: [127.0.0.1:0]", f"listen: [127.0.0.1:0, {listen}]")
+        upstreams = [await stack.enter_async_context(Upstream(*_several(script))) for script in scripts]
+        models = models.replace("ALL", ", ".join(f"W{number}" for number in range(len(upstreams))))
+        for number, upstream in reversed(list(enumerate(upstreams))):
+            models = models.replace(f"W{number}", f"'{upstream.url}'")
+        entry = f"- billing: {{prices: {file}{more}}}\n{terms}"
+        plugins = textwrap.indent(before + entry + behind, "  ")
+        yaml = f"listen: [{listen}]\nmodels: {models}\nplugins:\n{plugins}\nstate: {state}\n{top}"
         process = await stack.enter_async_context(gateway(yaml))
         client = await stack.enter_async_context(RawClient(process.doors[0].shown))
-        yield Scene(process, upstream, client, state)
+        yield Scene(process, upstreams, client, state)
+
+
+def _several(script: Any) -> list[Any]:
+    return script if isinstance(script, list) else [script]
 
 
 def usage(prompt: int, completion: int, cached: int | None = None) -> dict[str, Any]:

@@ -103,11 +103,11 @@ def test_USE_06_who_leaves_pays_for_what_was_sent(tmp_path: Path, way: str, runn
 
     async def main() -> None:
         worker = Half(events)
-        listen, kept = "", {}
+        listen, kept = "127.0.0.1:0", {}
         if way == "TLS":
             authority = kept["authority"] = Authority(tmp_path)
             pair = authority.issue("gateway")
-            listen = f"{{address: 127.0.0.1:0, tls: {{cert: {pair.cert}, key: {pair.key}}}}}"
+            listen += f", {{address: 127.0.0.1:0, tls: {{cert: {pair.cert}, key: {pair.key}}}}}"
         async with billed(tmp_path, worker, listen=listen, top="compression: {streams: true}\n") as scene:
             scene.kept = kept
             client = await WAYS[way](scene)
