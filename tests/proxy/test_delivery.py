@@ -5,8 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from tailrace.proxy.delivery import Delivery
 from tailrace.proxy.outcome import Usage
+
+pytestmark = pytest.mark.interpreted
 
 
 class Stage:

@@ -14,6 +14,8 @@ from tailrace.proxy.passage import LESSONS, MeteredPassage, Passage
 from tailrace.proxy.sse import Event
 from tailrace.proxy.wire import frame, unframe
 
+pytestmark = pytest.mark.interpreted
+
 Numbers = tuple[int, int, int]
 
 

@@ -242,6 +242,7 @@ def refuse(*_: object) -> int:
     raise OSError(errno.EMFILE, "Too many open files")
 
 
+@pytest.mark.interpreted
 def test_a_record_damaged_in_memory_is_set_aside_and_holds_up_no_other(
     shared: Path, state: Path, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,10 +16,12 @@ from tailrace.proxy.ledger.record import Record
 from tailrace.proxy.ledger.ring import Ring
 from tailrace.proxy.ledger.slots import Slots
 
+pytestmark = pytest.mark.interpreted
+
 SLOTS = 2
 WORDS = {8 * word for word in (layout.SETTLED_WORD, layout.DURABLE_WORD, layout.FULL_WORD)}
 WORDS |= {layout.QUEUE_AT + 8 * slot for slot in range(SLOTS)}
-WORDS |= {layout.slots_at(SLOTS) + layout.SLOT * slot for slot in range(SLOTS)}
+WORDS |= {layout.slots_at(SLOTS) + layout.SLOT * slot + 8 * word for slot in range(SLOTS) for word in (0, 1)}
 
 
 def states(ring: Ring, act: Callable[[], Any]) -> Iterator[bytes]:
