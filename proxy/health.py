@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import orjson
@@ -19,12 +19,22 @@ def healthz(_call: Call) -> Reply:
     return Reply(200, b'{"status":"ok"}', source="health")
 
 
-def readyz(call: Call) -> Reply:
-    """Whether this process, and this host, should get new traffic, and why not."""
-    service = call.client.service
-    reasons = service.unready() or [*unreachable(call.chain.pins, watched=service.watched), *service.host_unready()]
-    status = "unready" if reasons else "ready"
-    return Reply(503 if reasons else 200, orjson.dumps({"status": status, "reasons": reasons}), source="health")
+def readyz(of_workers: Callable[[], list[str]] | None = None) -> Callable[[Call], Reply]:
+    """What answers whether this process, and this host, should get new traffic, and why not.
+
+    `of_workers` are the reasons that lie in workers, where the role knows better than that none takes calls.
+    """
+
+    def answer(call: Call) -> Reply:
+        service = call.client.service
+        reasons = service.unready()
+        if not reasons:
+            known = of_workers() if of_workers else unreachable(call.chain.pins, watched=service.watched)
+            reasons = [*known, *service.host_unready()]
+        status = "unready" if reasons else "ready"
+        return Reply(503 if reasons else 200, orjson.dumps({"status": status, "reasons": reasons}), source="health")
+
+    return answer
 
 
 def unreachable(workers: Iterable[Worker], *, watched: bool) -> list[str]:
@@ -40,9 +50,13 @@ def unreachable(workers: Iterable[Worker], *, watched: bool) -> list[str]:
     return []
 
 
-HEALTH: tuple[Route, ...] = (
-    Route("/healthz", "health", "GET", Shape.OPAQUE, local=healthz, guarded=False),
-    Route("/healthz", "health", "HEAD", Shape.OPAQUE, local=healthz, guarded=False),
-    Route("/readyz", "health", "GET", Shape.OPAQUE, local=readyz, guarded=False),
-    Route("/readyz", "health", "HEAD", Shape.OPAQUE, local=readyz, guarded=False),
-)
+def health_routes(ready: Callable[[Call], Reply]) -> tuple[Route, ...]:
+    """The routes of both, `ready` being what answers `/readyz`."""
+    return tuple(
+        Route(path, "health", method, Shape.OPAQUE, local=local, guarded=False)
+        for path, local in (("/healthz", healthz), ("/readyz", ready))
+        for method in ("GET", "HEAD")
+    )
+
+
+HEALTH = health_routes(readyz())

@@ -12,6 +12,13 @@ from tailrace.worker.gate import Gate
 
 _SOON = 1.0
 _LATER = 5.0
+_PHASES = {
+    Phase.STARTING: "the engine is starting",
+    Phase.WARMING: "the engine is warming up",
+    Phase.READY: "the engine takes no calls",
+    Phase.SUSPECT: "the engine does not answer, or its work makes no progress",
+    Phase.DEAD: "the engine is gone",
+}
 _RETRY_ELSEWHERE = ((b"x-should-retry", b"true"),)
 
 
@@ -89,6 +96,16 @@ class Report:
                 {"id": model.id, "parent": model.parent, "max_length": model.max_length} for model in engine.models
             ]
         return orjson.dumps(state) + b"\n"
+
+    def unready(self, *, whole: bool = False) -> list[str]:
+        """Why no call should come here; the `whole` reason is for operators, what strangers may read is shorter."""
+        if self.takes_calls:
+            return []
+        if self.draining or self.engine.draining:
+            return ["the worker is being drained"]
+        reason = self.engine.reason if whole or not self._own else ""
+        said = _PHASES[self.engine.phase]
+        return [f"{said}: {reason}" if reason else said]
 
     def refusal(self) -> Reject | None:
         """Why a new call is turned away, None where it is not.

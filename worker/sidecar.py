@@ -84,6 +84,10 @@ class SidecarProcess(RelayProcess[Worker]):
         self._admittance.config = _admittance_config(staged.settings)
         self._engine_changed(self.engine.state)
 
+    def unready(self) -> list[str]:
+        """Why this worker should get no calls, as its operator may know it."""
+        return self.service.unready() or self.report.unready(whole=True)
+
     def _engine_changed(self, state: EngineState) -> None:
         """Bring everything up to what is known of the engine now."""
         for worker in self.workers():

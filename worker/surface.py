@@ -10,7 +10,7 @@ import orjson
 from tailrace.proxy.births import Births
 from tailrace.proxy.call import Call
 from tailrace.proxy.fleet import ModelEntry, Models, Pool, Worker
-from tailrace.proxy.health import HEALTH
+from tailrace.proxy.health import health_routes, readyz
 from tailrace.proxy.replies import not_found, options
 from tailrace.proxy.reply import Reply
 from tailrace.proxy.routes import INFERENCE, Route, RouteTable, Shape
@@ -79,7 +79,7 @@ def _nothing() -> None:
 def route_table(settings: written.Worker, pools: Mapping[str, Pool], report: Report, feed: StateFeed) -> RouteTable:
     """The paths of a sidecar's data port."""
     served = (route for route in INFERENCE if route.path not in settings.blocked)
-    table = RouteTable((*served, *HEALTH), not_found, options)
+    table = RouteTable((*served, *health_routes(readyz(report.unready))), not_found, options)
     table.add(Route("/v1/models", "models", "GET", Shape.OPAQUE, local=_lister(report)), options)
     table.add(Route(PATH, "state", "GET", Shape.OPAQUE, local=feed.open), options)
     for route in settings.routes:

@@ -10,6 +10,9 @@ from sidecars import CHAT, HELLO, found, sidecar, url_of, worker_settings
 from tailrace.proxy.roll import described
 from tailrace.proxy.watch.feed import PATH
 from tailrace.worker.engine import lives, told
+from tailrace.worker.engine.state import EngineState, Phase
+from tailrace.worker.gate import Gate, GateConfig
+from tailrace.worker.report import Report
 from tailrace.worker.sidecar import running
 
 
@@ -40,6 +43,11 @@ def test_an_engine_that_cannot_be_reached_is_told_of_until_it_can(caplog: pytest
                 async with RawClient(url_of(side)) as other:
                     refused = (await other.post(CHAT, HELLO)).json()["error"]
                 assert refused["message"] == f"The worker's engine is starting: {why}."
+                async with RawClient(url_of(side)) as other:
+                    unready = await other.get("/readyz")
+                reasons = [f"the engine is starting: {why}"]
+                assert (unready.status, unready.json()) == (503, {"status": "unready", "reasons": reasons})
+                assert side.unready() == reasons
                 await until(lambda: len(lines(caplog)) == 3)
                 assert set(lines(caplog)) == {f"waiting for the engine at {upstream.url}: {why}"}
                 times = [record.created for record in caplog.records if record.levelno == logging.WARNING]
@@ -97,3 +105,16 @@ def test_a_warm_up_that_gets_no_answer_is_told_of(caplog: pytest.LogCaptureFixtu
 
     with caplog.at_level(logging.INFO):
         run(body())
+
+
+def test_a_suspect_engine_is_told_of_and_its_words_only_to_operators():
+    def said(phase: Phase, reason: str, *, own: bool) -> tuple[list[str], list[str]]:
+        report = Report(Gate(GateConfig(concurrency=1, queue=1, queue_timeout=1.0)), own_engine=own)
+        report.update(EngineState(phase=phase, reason=reason), draining=False)
+        return report.unready(), report.unready(whole=True)
+
+    doubtful = "the engine does not answer, or its work makes no progress"
+    assert said(Phase.READY, "", own=True) == ([], [])
+    assert said(Phase.SUSPECT, "no token for 30 s", own=False) == ([f"{doubtful}: no token for 30 s"],) * 2
+    assert said(Phase.SUSPECT, "no token for 30 s", own=True) == ([doubtful], [f"{doubtful}: no token for 30 s"])
+    assert said(Phase.DEAD, "it said secrets", own=True)[0] == ["the engine is gone"]
