@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 from tailrace.proxy.cli import main
+from tailrace.proxy.config import Matching, decode_source, parse
 
 README = (Path(__file__).parents[3] / "README.md").read_text()
 GATEWAY = "listen: 127.0.0.1:1\nmodels: {m: {workers: ['http://127.0.0.1:2']}}\n"
@@ -54,3 +57,13 @@ def test_the_worker_of_the_readme(tmp_path: Path) -> None:
     file = tmp_path / "worker.yaml"
     file.write_text(block)
     assert main(["check", "--elsewhere", str(file)]) == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    name: Annotated[str, Matching("[a-z]{1,8}", "a short name")]
+
+
+def test_no_bound_is_asked_about_what_is_not_here(tmp_path: Path) -> None:
+    source = parse("name: ${file:none}", str(tmp_path / "f.yaml"), elsewhere=True)
+    assert decode_source(Named, source).name
