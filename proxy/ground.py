@@ -14,6 +14,8 @@ from typing import Any
 
 Ask = Callable[[str, str, dict[str, Any]], Awaitable[Any]]
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the folder made in it belongs to this user alone, which is checked
+NOTE = "state-folder"
+"""The file in a shared folder that says whose it is."""
 
 SYSTEM_STATE = Path("/var/lib/tailrace")
 
@@ -45,6 +47,8 @@ class Places:
         """Remove `shared` if nothing is left in it but empty folders; a file in it is meant for who comes next."""
         for folder, _, _ in os.walk(self.shared, topdown=False):
             with contextlib.suppress(OSError):
+                if Path(folder) == self.shared and list(self.shared.iterdir()) == [self.shared / NOTE]:
+                    (self.shared / NOTE).unlink()
                 Path(folder).rmdir()
 
 

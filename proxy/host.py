@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tailrace.proxy.control import Refused
 from tailrace.proxy.ground import Places, claim
+from tailrace.proxy.leftovers import move_in, sweep
 from tailrace.proxy.metrics.host_values import HostValues
 from tailrace.proxy.pipeline import Link, hosted_links
 
@@ -50,7 +51,7 @@ class Host:
         """`places` are theirs for its whole life; `values` is where their metrics go."""
         self.places = places
         self._values = values
-        self._claim: int | None = None
+        self._claims: list[int] = []
         self._parts: dict[str, tuple[AnyPlugin, HostPart, AsyncExitStack]] = {}
         self._staged: dict[str, tuple[AnyPlugin, HostPart, AsyncExitStack]] = {}
         self._links: list[Link] = []
@@ -60,8 +61,8 @@ class Host:
         """Start what a chain needs and the present one has not; on any error nothing has changed."""
         hosted = hosted_links(links)
         await self.discard()
-        if hosted and self._claim is None:
-            self._claim = self._move_in()
+        if hosted and not self._claims:
+            self._claims = self._move_in()
         try:
             for link in hosted:
                 if link.name not in self._parts:
@@ -71,15 +72,16 @@ class Host:
             raise
         self._links = hosted
 
-    def _move_in(self) -> int:
-        fd = claim(self.places)
+    def _move_in(self) -> list[int]:
+        claimed = claim(self.places)
         try:
             # Not before: whoever had the claim until now may have taken the shared folder along.
-            self.places.make()
+            shared = move_in(self.places)
         except BaseException:
-            os.close(fd)
+            os.close(claimed)
             raise
-        return fd
+        sweep(self.places.shared.parent)
+        return [shared, claimed]
 
     async def _begin(self, link: Link) -> None:
         stack = AsyncExitStack()
@@ -148,10 +150,10 @@ class Host:
         await self.discard()
         while self._parts:
             await self._end(*self._parts.popitem())
-        if self._claim is not None:
+        if self._claims:
             self.places.leave()
-            os.close(self._claim)
-            self._claim = None
+        while self._claims:
+            os.close(self._claims.pop(0))
 
     async def _end(self, name: str, entry: tuple[AnyPlugin, HostPart, AsyncExitStack]) -> None:
         _, _, stack = entry

@@ -10,7 +10,7 @@ import pytest
 from fakes import CHAT, PATH, RawClient, gateway, run, yaml_for
 from scrape import Scrape
 from served import QUICK, Served, serving
-from tailrace.proxy.ground import Places, Taken, claim
+from tailrace.proxy.ground import NOTE, Places, Taken, claim
 from tailrace.proxy.host import Host
 from tailrace.proxy.metrics.process import ProcessMetrics
 from tailrace.proxy.pipeline import ChainError, Link, hosted_links
@@ -161,7 +161,7 @@ def test_a_clean_end_takes_the_shared_folder_along_unless_something_must_outlive
                 if kept is not None:
                     kept.touch()
             assert shared.exists() == (kept is not None)
-        assert sorted(shared.rglob("*")) == [shared / "deep", shared / "deep" / "ring"]
+        assert sorted(shared.rglob("*")) == [shared / "deep", shared / "deep" / "ring", shared / NOTE]
 
     try:
         run(body())
