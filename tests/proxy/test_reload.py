@@ -19,7 +19,10 @@ RELOADS = 100
 
 
 async def rewrite(served: Served, text: str) -> None:
-    served.file.write_text(text)
+    """Put another file in the place of the present one, at once: a look at a changed file may be under way."""
+    new = served.file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(served.file)
     served.signal(signal.SIGHUP)
 
 
