@@ -3,6 +3,7 @@
 import json
 import socket
 import urllib.request
+from collections.abc import Iterable
 from typing import Any
 
 COMPLETION = json.dumps(
@@ -21,11 +22,10 @@ def get_json(port: int, path: str) -> Any:
     return json.loads(get(port, path))
 
 
-def completes(port: int) -> bool:
-    """Whether one real completion goes through; OSError where it is refused."""
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/v1/chat/completions", COMPLETION, {"Content-Type": "application/json"}
-    )
+def completes(port: int, headers: Iterable[str] = ()) -> bool:
+    """Whether one real completion goes through, with these header lines; OSError where it is refused."""
+    lines = dict(line.split(": ", 1) for line in ("Content-Type: application/json", *headers))
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", COMPLETION, lines)
     with urllib.request.urlopen(request, timeout=10) as answer:
         return b'"choices"' in answer.read()
 

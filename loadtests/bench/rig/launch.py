@@ -90,7 +90,7 @@ def start(proxy: Proxy) -> Running:
         with log.open("wb") as output:
             for command in proxy.commands:
                 processes.append(_launch(command, proxy, output.fileno()))  # noqa: PERF401 - one may fail
-        _wait(lambda: http.completes(proxy.port), processes, f"{proxy.name} (see {log})", START_LIMIT_S)
+        _wait(lambda: http.completes(proxy.port, proxy.headers), processes, f"{proxy.name} (see {log})", START_LIMIT_S)
     except BaseException:
         running.stop()
         raise

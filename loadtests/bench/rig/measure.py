@@ -36,6 +36,8 @@ def measure(
     warmup = max(scenario.warmup * min(scale, 1), 1.5 if scenario.token_ms else 0.4)
     command = [str(BENCH / "loadgen"), "--cpu", str(RIG_CORE)]
     command += scenario.arguments(port, max(1.0, scenario.seconds * scale), warmup)
+    for header in running.proxy.headers if running else ():
+        command += ["--header", header]
     if dump:
         command += ["--dump", dump]
     before = worker.counters()

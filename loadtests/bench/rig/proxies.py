@@ -18,13 +18,17 @@ RIG_CORE = 1
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """One proxy: `commands` start its processes, in order; all of them are pinned and counted together."""
+    """One proxy: `commands` start its processes, in order; all of them are pinned and counted together.
+
+    `headers` are what its clients send beside the rest.
+    """
 
     name: str
     port: int
     commands: tuple[tuple[str, ...], ...]
     needs: Path | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    headers: tuple[str, ...] = ()
 
     @property
     def installed(self) -> bool:
@@ -53,6 +57,13 @@ PROXIES = {
     proxy.name: proxy
     for proxy in (
         Proxy("tailrace", 19050, (_serve("tailrace.yaml"),)),
+        Proxy(
+            "money",
+            19054,
+            (_serve("money.yaml"),),
+            env={"TAILRACE_BENCH_STATE": str(RUN_DIR / "state")},
+            headers=("Authorization: Bearer tr-benchmark-key-0000000000000000",),
+        ),
         Proxy("interpreted", 19053, (_serve("interpreted.yaml", ENVIRONMENT),)),
         Proxy("sidecar", 19052, (_serve("sidecar-worker.yaml"), _serve("sidecar-gateway.yaml"))),
         Proxy("naive", 19012, ((_python(), str(BENCH / "peers" / "naive_aiohttp.py"), "19012"),)),
