@@ -12,8 +12,11 @@ from typing import Any
 
 import orjson
 from fakes import RawClient, Upstream, answer, event, gateway
+from scrape import Scrape
 from tailrace.plugins.billing import Billing
+from tailrace.plugins.billing.part import Part
 from tailrace.proxy.gateway import GatewayProcess
+from tailrace.proxy.ledger.books import Books
 from tailrace.proxy.ledger.record import Record
 from tailrace.proxy.ledger.segments import FOLDER
 from tailrace.proxy.ledger.sums import in_log
@@ -47,6 +50,17 @@ class Scene:
     def billing(self) -> Billing:
         links = self.process.service.chain.pipeline.links
         return next(link.plugin for link in links if isinstance(link.plugin, Billing))
+
+    @property
+    def books(self) -> Books:
+        """The ledger's part that runs once on a host: here in the same process."""
+        found: Part = self.process._host._parts["billing"][1]  # type: ignore[assignment]
+        return found.books
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """One of the plugin's metrics."""
+        found: float | None = Scrape(self.process).value(f"billing_{name}", **labels)
+        return found
 
     def in_log(self) -> list[Record]:
         return list(in_log(self.state / FOLDER, 0, 2**63 - 1))
