@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 from billed import PRICES, billed, cost, last_usage, stream, token, unary
-from fakes import CHAT, PATH, event, json_answer, run, sse_answer, sse_head, until, yaml_for
+from fakes import CHAT, PATH, event, gateway, json_answer, run, sse_answer, sse_head, until, yaml_for
 from tailrace.proxy.config import ConfigError
 from tailrace.proxy.testing.answers import chunked
 
