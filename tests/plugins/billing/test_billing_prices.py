@@ -9,7 +9,7 @@ import orjson
 import pytest
 from billed import PRICES, billed, cost, last_usage, stream, token, unary
 from fakes import CHAT, PATH, event, gateway, json_answer, run, sse_answer, sse_head, until, yaml_for
-from tailrace.proxy.config import ConfigError
+from tailrace.proxy.pipeline import ChainError
 from tailrace.proxy.testing.answers import chunked
 
 STREAM = {**CHAT, "stream": True}
@@ -120,7 +120,7 @@ def test_a_gateway_does_not_begin_with_faulty_prices(tmp_path: Path, content: by
 
     async def main() -> None:
         yaml = yaml_for("http://127.0.0.1:1", plugins=f"- billing: {{prices: {file}}}", more=f"state: {tmp_path}\n")
-        with pytest.raises(ConfigError):
+        with pytest.raises(ChainError, match="prices.yaml:"):
             async with gateway(yaml):
                 pass
 
