@@ -20,6 +20,8 @@ from tailrace.proxy.limit import Limit
 from tailrace.proxy.money import UNIT
 from tailrace.proxy.tariff import Tariff
 
+pytestmark = pytest.mark.interpreted
+
 TARIFF = Tariff("EUR", "p1", (UNIT, UNIT // 10, 4 * UNIT, 1000))
 """A millionth of a unit for a token of prompt, four for one of completion."""
 
