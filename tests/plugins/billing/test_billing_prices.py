@@ -120,7 +120,7 @@ def test_a_gateway_does_not_begin_with_faulty_prices(tmp_path: Path, content: by
 
     async def main() -> None:
         yaml = yaml_for("http://127.0.0.1:1", plugins=f"- billing: {{prices: {file}}}", more=f"state: {tmp_path}\n")
-        with pytest.raises(ChainError, match="prices.yaml:"):
+        with pytest.raises(ChainError, match=r"prices\.yaml:"):
             async with gateway(yaml):
                 pass
 
