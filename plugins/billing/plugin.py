@@ -84,7 +84,11 @@ class Billing(Plugin[_Config]):
                 self._ring = ring
                 if self.config.durability == "strict":
                     self._waiting = Waiting(ring, self.config.strict_wait)
-                yield
+                try:
+                    yield
+                finally:
+                    if self._waiting is not None:
+                        self._waiting.close()
         finally:
             following.cancel()
             with suppress(asyncio.CancelledError):

@@ -39,6 +39,13 @@ class Waiting:
             self._timer = loop.call_later(LOOK, self._look, loop)
         return True
 
+    def close(self) -> None:
+        """Look no more: the memory is given back, and whoever is still held has left or is cut off."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._held.clear()
+
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         now = loop.time()
