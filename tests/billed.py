@@ -44,6 +44,7 @@ class Scene:
         self.upstream = upstreams[0]
         self.client = client
         self.state = state
+        self.yaml = ""
         self.kept: dict[str, Any] = {}
 
     @property
@@ -110,7 +111,9 @@ async def billed(
         yaml = f"listen: [{listen}]\nmodels: {models}\nplugins:\n{plugins}\nstate: {state}\n{top}"
         process = await stack.enter_async_context(gateway(yaml))
         client = await stack.enter_async_context(RawClient(process.doors[0].shown))
-        yield Scene(process, upstreams, client, state)
+        scene = Scene(process, upstreams, client, state)
+        scene.yaml = yaml
+        yield scene
 
 
 def _several(script: Any) -> list[Any]:
