@@ -127,7 +127,9 @@ class Billing(Plugin[_Config]):
         return True
 
     def _changed(self, call: Call, bill: Bill, entry: ModelEntry) -> bool:
-        """Go on with another entry, if that has a price."""
+        """Go on with another entry, if that has a price; never beside an attempt at the present one's."""
+        if any(attempt.end is None for attempt in call.tries):
+            return False
         tariff = self._tariff(entry)
         if tariff is None:
             return False
