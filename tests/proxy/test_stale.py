@@ -27,6 +27,8 @@ from tailrace.proxy.sink import Sink
 from tailrace.proxy.sweep import Sweep
 from tailrace.proxy.upstream import UpstreamConnection
 
+pytestmark = pytest.mark.interpreted
+
 HEAD = b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n"
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 RESET = struct.pack("ii", 1, 0)
