@@ -42,16 +42,6 @@ def entry_of(text: bytes) -> re.Match[bytes] | None:
     return _ENTRY.search(text) or _FIRST.search(text)
 
 
-def read_usage(body: Any) -> Usage | None:
-    """The usage of a decoded answer or event, None where it states none."""
-    if not isinstance(body, dict):
-        return None
-    for holder in (body, body.get("message"), body.get("response")):
-        if isinstance(holder, dict) and isinstance(holder.get("usage"), dict):
-            return usage_of(holder["usage"])
-    return None
-
-
 def usage_of(usage: dict[str, Any]) -> Usage:
     """The numbers of a usage object; what is no sensible number counts as nothing."""
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}

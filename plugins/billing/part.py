@@ -52,11 +52,11 @@ class Part:
         """What is in the log, to the unit, and how well it gets there."""
         keeper, shipper = self.books.keeper, self.books.shipper
         for (model, currency), total in keeper.totals.of.items():
-            labels = {"model": model}
-            yield "records_total", labels, total.records
+            labels = {"model": model, "currency": currency}
+            yield "records_total", labels, total.calls
             yield "estimated_records_total", labels, total.estimated
-            yield "amount_nano_total", {**labels, "currency": currency}, total.amount
-            yield "lost_amount_nano_total", {**labels, "currency": currency}, total.lost_amount
+            yield "amount_nano_total", labels, total.amount
+            yield "lost_amount_nano_total", labels, total.lost_amount
             for kind, count in (("prompt", total.prompt), ("cached", total.cached), ("completion", total.completion)):
                 yield "tokens_total", {**labels, "kind": kind}, count
         yield "orphans_total", {}, keeper.orphans

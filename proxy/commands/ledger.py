@@ -23,7 +23,8 @@ from tailrace.proxy.ledger.shipping import replay
 from tailrace.proxy.ledger.sinks import sink_of
 from tailrace.proxy.ledger.sinks.sink import Down, Sink
 from tailrace.proxy.ledger.sinks.sqlite import NAME as SQLITE
-from tailrace.proxy.ledger.sums import WAYS, Sum, in_log, summed
+from tailrace.proxy.ledger.sums import WAYS, in_log, summed
+from tailrace.proxy.ledger.totals import Sum
 from tailrace.proxy.ledger.verify import Seals, verify
 from tailrace.proxy.supervisor import Fatal
 

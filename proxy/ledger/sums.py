@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from pathlib import Path
 
@@ -12,41 +11,13 @@ import msgspec
 from tailrace.proxy.ledger import segments
 from tailrace.proxy.ledger.record import Record
 from tailrace.proxy.ledger.shipping import salvaged
+from tailrace.proxy.ledger.totals import Sum
 
 _record = msgspec.json.Decoder(Record).decode
 _NANO = 10**9
 
 WAYS = ("tenant", "key", "tag", "model", "deployment", "class", "route", "day", "month", "ending", "worker")
 """By what sums can be asked; a record with several tags counts under each of them."""
-
-
-@dataclass(slots=True)
-class Sum:
-    """What a group of records comes to."""
-
-    calls: int = 0
-    requests: int = 0
-    prompt: int = 0
-    cached: int = 0
-    completion: int = 0
-    amount: int = 0
-    lost_amount: int = 0
-    orphans: int = 0
-    estimated: int = 0
-    unpriced: int = 0
-
-    def add(self, record: Record) -> None:
-        """Count a record in."""
-        self.calls += 1
-        self.requests += record.requests
-        self.prompt += record.prompt
-        self.cached += record.cached
-        self.completion += record.completion
-        self.amount += record.amount
-        self.lost_amount += record.lost_amount
-        self.orphans += record.ending == "orphan"
-        self.estimated += record.estimated
-        self.unpriced += record.unpriced
 
 
 def in_log(folder: Path, first_ns: int, end_ns: int) -> Iterator[Record]:

@@ -8,26 +8,42 @@ from tailrace.proxy.ledger.record import Record
 
 
 @dataclass(slots=True)
-class Total:
-    """Of one model; amounts are in nano-units."""
+class Sum:
+    """What a group of records comes to."""
 
-    records: int = 0
-    estimated: int = 0
+    calls: int = 0
+    requests: int = 0
     prompt: int = 0
     cached: int = 0
     completion: int = 0
     amount: int = 0
     lost_amount: int = 0
+    orphans: int = 0
+    estimated: int = 0
+    unpriced: int = 0
+
+    def add(self, record: Record) -> None:
+        """Count a record in."""
+        self.calls += 1
+        self.requests += record.requests
+        self.prompt += record.prompt
+        self.cached += record.cached
+        self.completion += record.completion
+        self.amount += record.amount
+        self.lost_amount += record.lost_amount
+        self.orphans += record.ending == "orphan"
+        self.estimated += record.estimated
+        self.unpriced += record.unpriced
 
 
 class Totals:
     """Added to by the keeper's thread alone."""
 
     def __init__(self) -> None:
-        self._of: dict[tuple[str, str], Total] = {}
+        self._of: dict[tuple[str, str], Sum] = {}
 
     @property
-    def of(self) -> dict[tuple[str, str], Total]:
+    def of(self) -> dict[tuple[str, str], Sum]:
         """By model and currency; may be asked for by any thread."""
         return dict(self._of)
 
@@ -36,11 +52,5 @@ class Totals:
         name = record.model, record.currency
         total = self._of.get(name)
         if total is None:
-            total = self._of[name] = Total()
-        total.records += 1
-        total.estimated += record.estimated
-        total.prompt += record.prompt
-        total.cached += record.cached
-        total.completion += record.completion
-        total.amount += record.amount
-        total.lost_amount += record.lost_amount
+            total = self._of[name] = Sum()
+        total.add(record)
