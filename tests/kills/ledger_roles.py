@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+import time
 from pathlib import Path
 
 from tailrace.proxy.ledger.keeper import Keeper
@@ -34,6 +35,10 @@ def write(shared: Path) -> None:
                 break
             tell(f"open {key} {number} 0")
             running.append((slot, key, number, 0))
+        if not running:
+            # No keeper has been there for as long as the slots last.
+            time.sleep(0.001)
+            continue
         slot, key, mine, step = running.pop(random.randrange(len(running)))
         if step < 6:
             ring.running(slot, mine, step + 1, 0, mine * 10 + step + 1)

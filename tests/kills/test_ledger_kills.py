@@ -109,7 +109,9 @@ def judge(told: dict[str, tuple[str, int, int]], records: list[Record], kills: i
             prompt = number if record.completion else 0
             delivered = number * 10 + record.completion if record.completion else 0
             assert (record.prompt, record.delivered) == (prompt, delivered)
-            assert record.amount == charge(RATES, prompt, 0, record.completion)
+            # Whoever got nothing does not pay for having asked either.
+            assert record.requests == bool(record.completion)
+            assert record.amount == charge(RATES, prompt, 0, record.completion, record.requests)
     assert untold <= kills
     assert len(told) > 5 * kills
 
