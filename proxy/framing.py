@@ -11,10 +11,11 @@ from tailrace.proxy.headers import HOP_BY_HOP
 _STATUS: Final = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
 
 _OURS: Final = HOP_BY_HOP | {b"content-length", b"x-request-id"}
-# Answers say the same lines nearly every time; the memory of them is bounded.
+# Answers have the same few names; the memory of them is bounded.
 _REMEMBERED: Final = 1024
-_LONG: Final = 512
-_lines: Final[dict[tuple[bytes, bytes], bytes]] = {}
+_LONG: Final = 128
+_PIECES: Final = 3
+_beginnings: Final[dict[bytes, bytes]] = {}
 
 
 def head_lines(head: Head, request_id: str) -> bytes:
@@ -23,24 +24,36 @@ def head_lines(head: Head, request_id: str) -> bytes:
     A value with a line break in it (a plugin's mistake, or an attack through one) loses everything from there on. What
     a plugin says of the framing or the id is left out: only the core can know.
     """
+    lines = _lines_of(head)
+    text = b"".join(lines)
+    count = len(lines) // _PIECES + 1
+    if text.count(b"\n") != count or text.count(b"\r") != count:
+        head = Head(head.status, [(name, _one_line(value)) for name, value in head.headers])
+        text = b"".join(_lines_of(head))
+    return b"%bx-request-id: %b\r\n" % (text, request_id.encode())
+
+
+def _lines_of(head: Head) -> list[bytes]:
+    """The status line in one piece, each header in _PIECES."""
     lines = [_STATUS.get(head.status) or b"HTTP/1.1 %d \r\n" % head.status]
-    for pair in head.headers:
-        line = _lines.get(pair)
-        lines.append(_line_of(pair) if line is None else line)
-    lines.append(b"x-request-id: %b\r\n" % request_id.encode())
-    return b"".join(lines)
+    for name, value in head.headers:
+        beginning = _beginnings.get(name)
+        if beginning is None:
+            beginning = _beginning_of(name)
+        if beginning:
+            lines += (beginning, value, b"\r\n")
+    return lines
 
 
-def _line_of(pair: tuple[bytes, bytes]) -> bytes:
-    """A header line that was not written before."""
-    name, value = pair
-    name = _one_line(name)
-    line = b"" if name.strip().lower() in _OURS else b"%b: %b\r\n" % (name, _one_line(value))
-    if len(pair[0]) + len(value) <= _LONG:
-        if len(_lines) >= _REMEMBERED:
-            _lines.clear()
-        _lines[pair] = line
-    return line
+def _beginning_of(name: bytes) -> bytes:
+    """How the lines of a name begin; empty for one that only the core says."""
+    clean = _one_line(name)
+    beginning = b"" if clean.strip().lower() in _OURS else b"%b: " % clean
+    if len(name) <= _LONG:
+        if len(_beginnings) >= _REMEMBERED:
+            _beginnings.clear()
+        _beginnings[name] = beginning
+    return beginning
 
 
 def _one_line(text: bytes) -> bytes:

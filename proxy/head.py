@@ -94,6 +94,12 @@ class Head:
         self.headers = [pair for pair in self.headers if pair[0] != name]
         self.headers.append((name, value))
 
+    def set_all(self, pairs: HeaderList) -> None:
+        """Replace every header of these names by those given."""
+        names = {name for name, _ in pairs}
+        self.headers = [pair for pair in self.headers if pair[0] not in names]
+        self.headers += pairs
+
     def remove(self, name: bytes) -> None:
         """Drop every header `name`."""
         self.headers = [pair for pair in self.headers if pair[0] != name]

@@ -19,7 +19,7 @@ class Ending(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Usage:
     """Tokens as the engine reported them; `cached` are some of the prompt's.
 
@@ -27,10 +27,17 @@ class Usage:
     never reported.
     """
 
-    prompt: int = 0
-    completion: int = 0
-    cached: int = 0
-    estimated: bool = False
+    prompt: int
+    completion: int
+    cached: int
+    estimated: bool
+
+    # By hand, as the one that `dataclass` writes is not compiled.
+    def __init__(self, prompt: int = 0, completion: int = 0, cached: int = 0, estimated: bool = False) -> None:
+        self.prompt = prompt
+        self.completion = completion
+        self.cached = cached
+        self.estimated = estimated
 
 
 class AttemptEnd(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tailrace.proxy.ledger.record import Settled
+from tailrace.proxy.ledger.settled import Settled
 from tailrace.proxy.outcome import Ending, Usage
 
 if TYPE_CHECKING:

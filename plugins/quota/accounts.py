@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from tailrace.plugins.quota.terms import Counter
 from tailrace.plugins.quota.windows import AT_ONCE
@@ -30,14 +30,16 @@ class Account:
     """Whether the end of the call gives all of it back."""
 
 
-class Amounts(NamedTuple):
-    """What a call takes, or has used."""
+class Amounts:
+    """What a call takes, or has used; `requests` is 0 where nothing is charged: nobody got an answer."""
 
-    prompt: int
-    completion: int
-    cached: int = 0
-    requests: int = 1
-    """0 where nothing is charged: nobody got an answer."""
+    __slots__ = ("cached", "completion", "prompt", "requests")
+
+    def __init__(self, prompt: int, completion: int, cached: int = 0, requests: int = 1) -> None:
+        self.prompt = prompt
+        self.completion = completion
+        self.cached = cached
+        self.requests = requests
 
     def of(self, what: str, tariff: Tariff | None) -> int:
         """The part that a limit on `what` counts."""
@@ -48,6 +50,10 @@ class Amounts(NamedTuple):
                 return 0
             return charge(tariff.rates, self.prompt, self.cached, self.completion, self.requests)
         return self.prompt + self.completion
+
+
+Shown = tuple[str, tuple[Account, ...]]
+"""What answers tell of, with the accounts that it is told of."""
 
 
 class Bounds:
@@ -62,8 +68,7 @@ class Bounds:
         self.counted = self.money or any("tokens" in account.what for account in accounts)
         """Whether it matters how many tokens a call has."""
         of_each = ((what, tuple(account for account in accounts if account.what == what)) for what in SHOWN)
-        self.shown = tuple((what, found) for what, found in of_each if found)
-        """What answers tell, with the accounts that it is told of."""
+        self.shown: tuple[Shown, ...] = tuple((what, found) for what, found in of_each if found)
 
 
 class Accounts:

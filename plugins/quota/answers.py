@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from tailrace.plugins.quota.accounts import SHOWN, Account
+from tailrace.plugins.quota.accounts import SHOWN, Account, Shown
 from tailrace.plugins.quota.purse import Purse
 from tailrace.plugins.quota.windows import FOREVER
 from tailrace.proxy.fault import Reject
@@ -23,6 +22,8 @@ _ANTHROPIC: Final = {
 _RUNNING: Final = 1.0
 """Seconds after which a call may try again that only waits for others to end."""
 _LONGEST: Final = 86_400.0
+_REMEMBERED: Final = 4096
+_durations: Final[dict[int, bytes]] = {}
 
 
 def refusal(account: Account, wait: float) -> Reject:
@@ -39,10 +40,9 @@ def refusal(account: Account, wait: float) -> Reject:
     return Reject(429, "rate_limit_exceeded", text, retry_after=wait, kind="quota")
 
 
-def headers_of(
-    shown: Sequence[tuple[str, Sequence[Account]]], purse: Purse, *, anthropic: bool
-) -> Iterator[tuple[bytes, bytes]]:
+def headers_of(shown: Sequence[Shown], purse: Purse, *, anthropic: bool) -> list[tuple[bytes, bytes]]:
     """Limit, rest and reset of the tightest limit on each thing that is shown."""
+    headers: list[tuple[bytes, bytes]] = []
     for what, accounts in shown:
         tightest = accounts[0]
         seen = purse.remaining(tightest.counter)
@@ -53,19 +53,19 @@ def headers_of(
                 if _part(account, its) < part:
                     tightest, seen, part = account, its, _part(account, its)
         limit = tightest.counter.limit
-        left, resets, ends = seen or (limit, 0.0, 0.0)
+        left, resets, ends = seen or (limit, 0, 0.0)
         of_limit, of_rest, of_reset = (_ANTHROPIC if anthropic else _OPENAI)[what]
-        yield of_limit, b"%d" % limit
-        yield of_rest, b"%d" % left
+        headers += ((of_limit, b"%d" % limit), (of_rest, b"%d" % left))
         if 0 < resets < FOREVER:
-            yield of_reset, _moment(resets) if anthropic else _duration(ends - time.monotonic())
+            headers.append((of_reset, _moment(resets) if anthropic else _duration(ends - purse.now())))
+    return headers
 
 
-def _part(account: Account, seen: tuple[int, float, float] | None) -> float:
+def _part(account: Account, seen: tuple[int, int, float] | None) -> float:
     return 1.0 if seen is None else seen[0] / max(1, account.counter.limit)
 
 
-def _moment(seconds: float) -> bytes:
+def _moment(seconds: int) -> bytes:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
 
 
@@ -74,7 +74,16 @@ def _duration(seconds: float) -> bytes:
     if seconds < 1:
         return b"%dms" % max(0, math.ceil(seconds * 1000))
     whole = math.ceil(seconds)
-    hours, rest = divmod(whole, 3600)
+    text = _durations.get(whole)
+    if text is None:
+        if len(_durations) >= _REMEMBERED:
+            _durations.clear()
+        text = _durations[whole] = _in_words(whole)
+    return text
+
+
+def _in_words(seconds: int) -> bytes:
+    hours, rest = divmod(seconds, 3600)
     minutes, last = divmod(rest, 60)
     if hours:
         return b"%dh%dm%ds" % (hours, minutes, last)

@@ -10,7 +10,8 @@ from dataclasses import astuple
 from typing import Any, Final
 
 from tailrace.plugins.quota.book import Book
-from tailrace.plugins.quota.purse import Lease, Purse
+from tailrace.plugins.quota.lease import Lease
+from tailrace.plugins.quota.purse import Purse
 from tailrace.plugins.quota.terms import Counter, heard
 from tailrace.plugins.quota.waiting import Question
 from tailrace.proxy.control import Gone, Refused

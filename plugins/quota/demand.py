@@ -22,13 +22,13 @@ _COUNTED: Final = ("tokens", "concurrent_tokens", "money")
 class Demand:
     """Bounds of one call's use; `asked` is what it says its answer may have, None where it says nothing."""
 
-    __slots__ = ("_choices", "_likely", "asked", "most", "prompt_bytes", "unnamed")
+    __slots__ = ("_choices", "_learned", "asked", "most", "prompt_bytes", "unnamed")
 
     def __init__(
-        self, most: Amounts, likely: int, asked: int | None, choices: int, prompt_bytes: int, *, unnamed: bool
+        self, most: Amounts, learned: Learned | None, asked: int | None, choices: int, prompt_bytes: int, unnamed: bool
     ) -> None:
         self.most = most
-        self._likely = likely
+        self._learned = learned
         self.asked = asked
         self._choices = choices
         self.prompt_bytes = prompt_bytes
@@ -47,7 +47,8 @@ class Demand:
                 rate = tariff.rates[2]
                 fits = min(fits, rest * MILLION // rate) if rate else fits if rest >= 0 else -1
         fits -= fits % self._choices
-        return Amounts(self.most.prompt, fits) if fits >= max(self._likely, self._choices) else None
+        likely = self._learned.completion(self.asked) if self._learned is not None and self.asked is not None else 0
+        return Amounts(self.most.prompt, fits) if fits >= max(likely, self._choices) else None
 
     def bound(self, call: Call, completion: int) -> None:
         """Hold the answer to so many tokens, of all choices together."""
@@ -60,7 +61,7 @@ class Demand:
             call.edit(field, value)
 
 
-UNCOUNTED: Final = Demand(Amounts(0, 0), 0, None, 1, 0, unnamed=False)
+UNCOUNTED: Final = Demand(Amounts(0, 0), None, None, 1, 0, False)
 """Where only calls are counted."""
 
 
@@ -70,13 +71,11 @@ def demand_of(call: Call, learned: Learned, unbounded: int) -> Demand:
     prompt_bytes, media = _written(call.raw)
     prompt = learned.prompt(prompt_bytes) + media * _MEDIUM
     if body is None or route not in TOKEN_FIELDS:
-        return Demand(Amounts(prompt, 0), 0, None, 1, prompt_bytes, unnamed=False)
+        return Demand(Amounts(prompt, 0), None, None, 1, prompt_bytes, False)
     choices = choices_asked(body, route)
     named = tokens_asked(body, route)
     asked = (unbounded if named is None else named) * choices
-    return Demand(
-        Amounts(prompt, asked), learned.completion(asked), asked, choices, prompt_bytes, unnamed=named is None
-    )
+    return Demand(Amounts(prompt, asked), learned, asked, choices, prompt_bytes, named is None)
 
 
 def _written(raw: bytes) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tailrace.plugins.quota.book import GRANTED, RETURNED, SPENT, Book
+from tailrace.plugins.quota.lease import Lease
 from tailrace.plugins.quota.terms import Counter, Exhausted, Granted
 from tailrace.plugins.quota.windows import AT_ONCE
 
@@ -26,30 +27,6 @@ _RECENT: Final = 10.0
 PUT_AWAY: Final = 1.0
 """Seconds after which a slot is given up in which nothing runs: there are more keys than slots."""
 _SLICE: Final = 200
-
-
-class Lease:
-    """One counter's lease in one window; `open` until the process gives its slot back."""
-
-    __slots__ = ("at", "begins", "counter", "ends", "filling", "left", "low", "open", "resets", "running", "used_at")
-
-    def __init__(self, counter: Counter, granted: Granted) -> None:
-        self.counter = counter
-        self.at = granted.at
-        self.open = True
-        self.filling = False
-        self.running = 0
-        """How many calls are to be settled in it."""
-        self.begins = 0.0
-        self.used_at = 0.0
-        self.low = 0
-        self.hear(granted)
-
-    def hear(self, granted: Granted) -> None:
-        """Take note of what the authority says of it."""
-        self.ends = granted.ends
-        self.resets = granted.resets
-        self.left = granted.left
 
 
 class Purse:
@@ -78,26 +55,31 @@ class Purse:
         # When that was said, and of what limit.
         self._said: dict[str, tuple[float, int]] = {}
 
-    def take(self, counter: Counter, amount: int) -> Lease | None:
+    def now(self) -> float:
+        """By the clock that windows are told by here."""
+        return self._now()
+
+    def take(self, counter: Counter, amount: int, now: float) -> Lease | None:
         """Spend from memory; None where the lease has not enough, or its window is over."""
         lease = self._leases.get(counter.name)
         if lease is None:
             return None
-        now = self._now()
         if now >= lease.ends:
             lease = self._turn(lease, now)
             if lease is None:
                 return None
         if counter.limit != lease.counter.limit:
             self._adapt(lease, counter)
-        words, at = self._words, lease.at
-        room = words[at + GRANTED] - words[at + RETURNED] - words[at + SPENT] - amount
+        room = lease.granted - lease.returned - lease.spent - amount
+        if room < lease.low:
+            room = self._idle(lease) - amount
         if room < 0:
             return None
         if room < lease.low and not lease.filling:
             lease.filling = True
             self._refill(lease, 0)
-        words[at + SPENT] += amount
+        lease.spent += amount
+        self._words[lease.at + SPENT] = lease.spent
         lease.running += 1
         lease.used_at = now
         return lease
@@ -107,11 +89,16 @@ class Purse:
         lease.running -= 1
         if not lease.open:
             return
-        words, at = self._words, lease.at
-        words[at + SPENT] += spent - taken
+        if spent != taken:
+            lease.spent += spent - taken
+            self._words[lease.at + SPENT] = lease.spent
         if lease.counter.per == AT_ONCE and lease.counter.limit < SCARCE:
             # Few run at once: another process may be waiting for this one.
-            words[at + RETURNED] += taken - spent
+            self._give_back(lease, taken - spent)
+
+    def _give_back(self, lease: Lease, amount: int) -> None:
+        lease.returned += amount
+        self._words[lease.at + RETURNED] = lease.returned
 
     def asking(self, name: str) -> None:
         """A question about a counter goes out; `hear` follows, whatever comes of it."""
@@ -156,7 +143,7 @@ class Purse:
         if lease is None:
             following = self._next.get(name)
             lease = self._next.pop(name) if following is not None and following.at == answer.at else None
-            lease = self._leases[name] = lease or Lease(counter, answer)
+            lease = self._leases[name] = lease or Lease(counter, answer, self._words)
         lease.hear(answer)
         lease.used_at = self._now()
         lease.low = self._idle(lease) // 2
@@ -171,7 +158,7 @@ class Purse:
         following = self._next.pop(counter.name, None)
         if following is not None:
             self._put_away(following)
-        lease = self._next[counter.name] = Lease(counter, answer)
+        lease = self._next[counter.name] = Lease(counter, answer, self._words)
         lease.begins = answer.ends - (answer.resets - at)
         lease.low = self._idle(lease) // 2
 
@@ -218,7 +205,7 @@ class Purse:
             return
         if idle_for > IDLE and counter.name not in self._asked:
             self._return(lease)
-            if not lease.running and (idle_for > PUT_AWAY or not self._words[lease.at + SPENT]):
+            if not lease.running and (idle_for > PUT_AWAY or not lease.spent):
                 self._drop(lease)
         ahead = _AHEADS.get(counter.per, _LONG_AHEAD)
         if now >= lease.ends - ahead and counter.name not in self._next and idle_for < _RECENT and self._ahead < _MANY:
@@ -257,7 +244,7 @@ class Purse:
     def _return(self, lease: Lease) -> None:
         idle = self._idle(lease)
         if idle > 0:
-            self._words[lease.at + RETURNED] += idle
+            self._give_back(lease, idle)
         lease.low = 0
 
     def _drop(self, lease: Lease) -> None:
@@ -269,8 +256,8 @@ class Purse:
         self._given_up(lease.at)
 
     def _idle(self, lease: Lease) -> int:
-        words, at = self._words, lease.at
-        return words[at + GRANTED] - words[at + RETURNED] - words[at + SPENT]
+        lease.granted = self._words[lease.at + GRANTED]
+        return lease.granted - lease.returned - lease.spent
 
     def room(self, counter: Counter) -> int:
         """What the lease of a counter still has."""
@@ -289,7 +276,7 @@ class Purse:
         found = self._exhausted.get(counter.name) or self._leases.get(counter.name)
         return 0.0 if found is None else found.ends
 
-    def remaining(self, counter: Counter) -> tuple[int, float, float] | None:
+    def remaining(self, counter: Counter) -> tuple[int, int, float] | None:
         """About how much is left of a counter for everybody, and when its window ends (epoch, monotonic), as far as
         that is known here.
         """

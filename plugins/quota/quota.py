@@ -9,19 +9,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from tailrace.plugins.quota.accounts import Account, Accounts, Amounts, Bounds
-from tailrace.plugins.quota.answers import headers_of, refusal
+from tailrace.plugins.quota.accounts import Account
+from tailrace.plugins.quota.answers import refusal
 from tailrace.plugins.quota.asking import Asking, Unanswered
-from tailrace.plugins.quota.demand import UNCOUNTED, Demand, demand_of
-from tailrace.plugins.quota.estimates import Estimates
+from tailrace.plugins.quota.desk import Desk
 from tailrace.plugins.quota.part import part
-from tailrace.plugins.quota.reservation import Reservation, unstated
+from tailrace.plugins.quota.reservation import Reservation
 from tailrace.plugins.quota.store import StoreSettings
 from tailrace.proxy.config import AtLeast, AtMost, Secret, setting
 from tailrace.proxy.fault import Reject, Whose
-from tailrace.proxy.identity import Identity
 from tailrace.proxy.limit import Limit
-from tailrace.proxy.plugin import Key, Needs, Plugin
+from tailrace.proxy.plugin import Needs, Plugin
 from tailrace.proxy.tariff import Tariff
 
 if TYPE_CHECKING:
@@ -33,9 +31,6 @@ if TYPE_CHECKING:
 
 _TURNS: Final = 8
 _UNKNOWN: Final = "Whether this caller's limits have room cannot be told at the moment."
-_UNPRICED: Final = "This caller has a budget in money, and no plugin before `quota` says what calls cost."
-_HELD: Final[Key[Reservation]] = Key("quota")
-_BOUNDS: Final[Key[Bounds]] = Key("quota bounds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +77,9 @@ class Quota(Plugin[Config]):
         if any(limit.what == "money" for limit in config.limits):
             # The chain is refused where no plugin before this one says what calls cost.
             self.requires = (Tariff,)  # type: ignore[misc]
-        self._accounts = Accounts(config.limits)
-        self._estimates = Estimates()
+        self._desk = Desk(config.limits, config.unbounded)
         self._asking: Asking | None = None
-        self.admitted = self.waited = self.unknown = 0
+        self.waited = self.unknown = 0
         self.refused: dict[str, int] = {}
 
     def host_part(self, places: Places) -> AbstractAsyncContextManager[HostPart]:
@@ -106,59 +100,29 @@ class Quota(Plugin[Config]):
 
     def on_request(self, call: Call) -> Coroutine[Any, Any, None] | None:
         """Take what the call needs of every limit, or refuse it; a coroutine where leases have to be had first."""
-        bounds = self._accounts.of(call.fact(Identity), call.model)
-        accounts = bounds.accounts
-        if not accounts or call.route.local is not None:
-            return None
-        call[_BOUNDS] = bounds
-        tariff, demand = None, UNCOUNTED
-        if bounds.counted:
-            tariff = call.fact(Tariff)
-            if tariff is None and bounds.money:
-                raise Reject(503, "quota_unavailable", _UNPRICED, whose=Whose.GATEWAY)
-            demand = demand_of(call, self._estimates.of(call.model), self.config.unbounded)
         assert self._asking is not None
-        held = Reservation(self._asking.purse, demand.most, tariff)
-        held.asked, held.prompt_bytes = demand.asked, demand.prompt_bytes
-        missing = [account for account in accounts if not held.take(account)]
-        if missing:
-            return self._admit_late(call, held, accounts, demand, missing)
-        self._admit(call, held, demand)
-        return None
+        held = self._desk.reserve(call, self._asking.purse)
+        return self._admit_late(call, held) if held is not None and held.missing else None
 
-    def _admit(self, call: Call, held: Reservation, demand: Demand) -> None:
-        if demand.unnamed:
-            demand.bound(call, held.amounts.completion)
-        self.admitted += 1
-        call[_HELD] = held
-        call.provide(held)
-
-    async def _admit_late(
-        self, call: Call, held: Reservation, accounts: Sequence[Account], demand: Demand, missing: list[Account]
-    ) -> None:
-        await self._fetch(call, held, accounts, demand, missing)
-        self._admit(call, held, demand)
-
-    async def _fetch(
-        self, call: Call, held: Reservation, accounts: Sequence[Account], demand: Demand, missing: list[Account]
-    ) -> None:
+    async def _admit_late(self, call: Call, held: Reservation) -> None:
         """Get leases for what is missing; admit with less where there is room for what is likely, or refuse."""
         try:
-            short = await self._short(held, missing)
-            less = demand.lowered(self._left(short), held.tariff) if short else None
+            short = await self._short(held)
+            less = held.demand.lowered(self._left(short), held.tariff) if short else None
             if less is not None:
-                held.give_back()
-                held.amounts = less
-                short = await self._short(held, [account for account in accounts if not held.take(account)])
-                demand.bound(call, less.completion)
+                held.lower(less)
+                held.take()
+                short = await self._short(held)
+                held.demand.bound(call, less.completion)
         except BaseException:
             held.settle(None)
             raise
         if short:
             held.settle(None)
             raise self._refuse(short[0])
+        self._desk.admit(call, held)
 
-    async def _short(self, held: Reservation, missing: Sequence[Account]) -> Sequence[Account]:
+    async def _short(self, held: Reservation) -> Sequence[Account]:
         """The accounts that have not enough after all, once the authority has been asked."""
         asking = self._asking
         assert asking is not None
@@ -166,7 +130,7 @@ class Quota(Plugin[Config]):
         for _ in range(_TURNS):
             wants = [
                 (account.counter, amount)
-                for account in missing
+                for account in held.missing
                 if not asking.purse.refuses(account.counter, amount := held.amounts.of(account.what, held.tariff))
             ]
             if not wants:
@@ -181,8 +145,9 @@ class Quota(Plugin[Config]):
                     return []
                 raise Reject(503, "quota_unavailable", _UNKNOWN, retry_after=1.0, whose=Whose.GATEWAY) from None
             # Another call may have been quicker to take what has come.
-            missing = [account for account in missing if not held.take(account)]
-        return [account for account in missing if not held.take(account)]
+            held.take()
+        held.take()
+        return held.missing
 
     def _left(self, short: Sequence[Account]) -> list[tuple[Account, int]]:
         assert self._asking is not None
@@ -195,34 +160,17 @@ class Quota(Plugin[Config]):
 
     def on_answer(self, call: Call, head: Head) -> None:
         """Say what is left."""
-        if _BOUNDS in call and self._asking is not None:
-            for name, value in headers_of(call[_BOUNDS].shown, self._asking.purse, anthropic=call.route.anthropic):
-                head.set(name, value)
+        if self._asking is not None:
+            self._desk.tell(call, head, self._asking.purse)
 
     def on_complete(self, call: Call, outcome: Outcome) -> None:
         """Settle."""
-        if _HELD not in call:
-            return
-        held = call[_HELD]
-        usage = outcome.usage
-        if not any(attempt.sent_ns for attempt in call.tries) and not call.source:
-            held.settle(None)
-            return
-        # Another model may have been asked in the end, at another price.
-        held.tariff = call.fact(Tariff) or held.tariff
-        if usage is None:
-            held.settle(unstated(held, outcome))
-            return
-        prompt = usage.prompt or (held.likely_prompt if usage.estimated else 0)
-        held.settle(Amounts(prompt, usage.completion, usage.cached))
-        if held.prompt_bytes and not usage.estimated:
-            learned = self._estimates.of(call.model)
-            learned.note(held.prompt_bytes, usage.prompt, held.asked, usage.completion)
+        self._desk.settle(call, outcome)
 
     def metrics(self) -> list[tuple[str, dict[str, str], float]]:
         """How calls were decided."""
         return [
-            ("admitted_total", {}, self.admitted),
+            ("admitted_total", {}, self._desk.admitted),
             ("waited_total", {}, self.waited),
             ("unknown_total", {}, self.unknown),
             *(("refused_total", {"what": what}, count) for what, count in self.refused.items()),

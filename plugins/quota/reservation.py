@@ -2,65 +2,90 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
-from tailrace.plugins.quota.accounts import Account, Amounts
-from tailrace.plugins.quota.purse import Lease, Purse
+from tailrace.plugins.quota.accounts import Account, Amounts, Bounds
 from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.tariff import Tariff
+
+if TYPE_CHECKING:
+    from tailrace.plugins.quota.demand import Demand
+    from tailrace.plugins.quota.lease import Lease
+    from tailrace.plugins.quota.purse import Purse
 
 _ERRORS: Final = 400
 _BYTES_OF_TOKEN: Final = 4
 """Where nothing is known but bytes; English text has about as many."""
-Taken = tuple[Account, Lease, int]
 
 
 class Reservation:
-    """Held until `settle`, which happens once; a typed fact of the call."""
+    """Held until `settle`, which happens once; a typed fact of the call.
 
-    __slots__ = ("_purse", "_taken", "amounts", "asked", "prompt_bytes", "tariff")
+    `amounts` is what it takes of each of its `bounds`, at most what its `demand` says.
+    """
 
-    def __init__(self, purse: Purse, amounts: Amounts, tariff: Tariff | None) -> None:
+    __slots__ = ("_purse", "_taken", "amounts", "bounds", "demand", "missing", "tariff")
+
+    def __init__(self, purse: Purse, bounds: Bounds, demand: Demand, tariff: Tariff | None) -> None:
         self._purse = purse
-        self._taken: list[Taken] | None = []
-        self.amounts = amounts
+        self._taken: list[tuple[Account, Lease, int]] | None = []
+        self.bounds = bounds
+        self.demand = demand
+        self.amounts = demand.most
         self.tariff = tariff
-        self.asked: int | None = None
-        self.prompt_bytes = 0
+        self.missing: Sequence[Account] = bounds.accounts
+        """Of which it has nothing yet."""
 
     @property
     def likely_prompt(self) -> int:
         """The tokens of a prompt that no engine has counted."""
-        return min(self.amounts.prompt, max(1, self.prompt_bytes // _BYTES_OF_TOKEN))
+        return min(self.amounts.prompt, max(1, self.demand.prompt_bytes // _BYTES_OF_TOKEN))
 
-    def take(self, account: Account) -> bool:
-        """Take what the call needs of one account; False where its lease has not enough."""
-        amount = 1 if account.one else self.amounts.of(account.what, self.tariff)
-        lease = self._purse.take(account.counter, amount)
-        if lease is None:
-            return False
-        assert self._taken is not None
-        self._taken.append((account, lease, amount))
-        return True
+    def take(self) -> bool:
+        """Take what is missing from the leases in memory; False where that is not enough."""
+        taken, purse, amounts = self._taken, self._purse, self.amounts
+        assert taken is not None
+        now = purse.now()
+        missing = []
+        for account in self.missing:
+            amount = 1 if account.one else amounts.of(account.what, self.tariff)
+            lease = purse.take(account.counter, amount, now)
+            if lease is None:
+                missing.append(account)
+            else:
+                taken.append((account, lease, amount))
+        self.missing = missing
+        return not missing
 
     def settle(self, used: Amounts | None) -> None:
         """The call is over and has used so much, None where no worker has seen it: then it takes nothing."""
         taken, self._taken = self._taken, None
-        for account, lease, amount in taken or ():
+        if taken is None:
+            return
+        purse = self._purse
+        for account, lease, amount in taken:
             if used is None or account.running:
                 spent = 0
             elif account.one:
                 spent = 1
             else:
                 spent = used.of(account.what, self.tariff)
-            self._purse.settle(lease, amount, spent)
+            purse.settle(lease, amount, spent)
 
-    def give_back(self) -> None:
-        """Let go of what was taken so far, to try again with less, or not at all."""
+    @property
+    def settled(self) -> bool:
+        """Whether it holds nothing any more."""
+        return self._taken is None
+
+    def lower(self, amounts: Amounts) -> None:
+        """Let go of what was taken so far, to try again with less."""
         assert self._taken is not None
         for _, lease, amount in self._taken:
             self._purse.settle(lease, amount, 0)
         self._taken.clear()
+        self.amounts = amounts
+        self.missing = self.bounds.accounts
 
 
 def unstated(held: Reservation, outcome: Outcome) -> Amounts:

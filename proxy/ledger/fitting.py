@@ -1,16 +1,12 @@
-"""Words and numbers that a slot of the ring cannot hold, cut to what it can: no label keeps a call from its charge.
-
-Such numbers are nonsense of an engine; a record that is settled by a bound says that it is an estimate.
-"""
+"""Words that a slot of the ring cannot hold, cut to what it can: no label keeps a call from its charge."""
 
 from __future__ import annotations
 
 import msgspec
 from tailrace.proxy.ledger.layout import LATE_ROOM, WORDS_ROOM
-from tailrace.proxy.ledger.record import Late, Opening, Settled
+from tailrace.proxy.ledger.record import Late, Opening
 
 _CUT = "…"
-_LARGEST = 2**63 - 1
 _TRIES = (64, 40, 24, 12)
 
 
@@ -65,14 +61,3 @@ def fits(words: Opening | Late, room: int) -> bool:
         return len(msgspec.json.encode(words)) <= room
     except UnicodeEncodeError:
         return False
-
-
-def bounded(number: int) -> int:
-    """A number as far as 64 bits go."""
-    return max(-_LARGEST, min(number, _LARGEST))
-
-
-def bounded_numbers(settled: Settled) -> Settled:
-    """The same settlement as far as 64 bits go."""
-    numbers = msgspec.structs.asdict(settled)
-    return msgspec.convert({name: bounded(number) for name, number in numbers.items()} | {"estimated": True}, Settled)

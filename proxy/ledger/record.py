@@ -36,25 +36,6 @@ class Late(msgspec.Struct, array_like=True, frozen=True, gc=False):
     echoed_model: str = ""
 
 
-class Settled(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The numbers of an ended call; `amount` and `lost_amount` are nano-units of the currency.
-
-    `lost_…` is what attempts used that lost against the one that was shown: it is our cost, not the tenant's.
-    """
-
-    amount: int = 0
-    status: int = 0
-    prompt: int = 0
-    cached: int = 0
-    completion: int = 0
-    requests: int = 1
-    delivered: int = 0
-    lost_prompt: int = 0
-    lost_completion: int = 0
-    lost_amount: int = 0
-    estimated: bool = False
-
-
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename={"service_class": "class", "version": "v"}):
     """One call in the log, complete; times are nanoseconds since 1970."""
 

@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 from tailrace.proxy.ledger import layout
-from tailrace.proxy.ledger.fitting import bounded, bounded_numbers, fitted_late, fitted_opening
+from tailrace.proxy.ledger.fitting import fitted_late, fitted_opening
 from tailrace.proxy.ledger.layout import (
     BLOB,
     END_AT,
@@ -39,7 +39,8 @@ from tailrace.proxy.ledger.layout import (
     WORDS_ROOM,
     blob,
 )
-from tailrace.proxy.ledger.record import Late, Opening, Settled
+from tailrace.proxy.ledger.record import Late, Opening
+from tailrace.proxy.ledger.settled import Settled, bounded
 
 SLOTS = 4096
 """For open calls and for what is settled and not yet durable: 8 MiB a process."""
@@ -109,7 +110,10 @@ class Ring:
 
     def open(self, opening: Opening) -> int:
         """Begin a record; its slot, or FULL where neither memory nor the log has room now."""
-        text = _opening_text(opening)
+        return self.open_as(opening_text(opening))
+
+    def open_as(self, text: bytes) -> int:
+        """Begin a record whose `opening_text` is there already."""
         free = self._free
         if not free:
             self._reclaim()
@@ -129,7 +133,7 @@ class Ring:
 
     def amend(self, slot: int, opening: Opening) -> None:
         """Set down anew what a call began with, such as other rates after a change of model."""
-        text = _opening_text(opening)
+        text = opening_text(opening)
         turn = self._turns[slot]
         at = self._first + slot * SLOT + OPENING_AT[turn & 1]
         opened_ns: int = OPENING.unpack_from(self._map, at + BLOB.size)[2]
@@ -165,14 +169,17 @@ class Ring:
 
     def settle(self, slot: int, late: Late, settled: Settled) -> None:
         """End a record: from here on it survives this process as it is; the slot is not the caller's any more."""
+        self.settle_as(slot, late_text(late), settled)
+
+    def settle_as(self, slot: int, text: bytes, settled: Settled) -> None:
+        """End a record whose `late_text` is there already."""
         generation = self._generations[slot]
         number = self._settled
         at = self._first + slot * SLOT
-        text = _late_text(late)
         try:
             numbers = _numbers(generation, number, settled)
         except struct.error:
-            numbers = _numbers(generation, number, bounded_numbers(settled))
+            numbers = _numbers(generation, number, settled.bounded())
         content = numbers + text
         size = len(content)
         self._map[at + END_AT : at + END_AT + 8 + size] = BLOB.pack(size, crc32(content)) + content
@@ -216,7 +223,8 @@ class Ring:
         os.close(self._fd)
 
 
-def _opening_text(opening: Opening) -> bytes:
+def opening_text(opening: Opening) -> bytes:
+    """What is set down of a beginning, cut where it is too long."""
     try:
         text = _encode(opening)
         return text if len(text) <= WORDS_ROOM else _encode(fitted_opening(opening))
@@ -224,7 +232,8 @@ def _opening_text(opening: Opening) -> bytes:
         return _encode(fitted_opening(opening))
 
 
-def _late_text(late: Late) -> bytes:
+def late_text(late: Late) -> bytes:
+    """What is set down of an end, cut where it is too long."""
     try:
         text = _encode(late)
         return text if len(text) <= LATE_ROOM else _encode(fitted_late(late))

@@ -13,10 +13,10 @@ from zlib import crc32
 
 import msgspec
 from tailrace.proxy.ledger import layout
-from tailrace.proxy.ledger.fitting import bounded
 from tailrace.proxy.ledger.layout import BLOB, OPEN, OPENING, SETTLED, SLOT
-from tailrace.proxy.ledger.record import ORPHAN, Late, Opening, Record, Settled
+from tailrace.proxy.ledger.record import ORPHAN, Late, Opening, Record
 from tailrace.proxy.ledger.ring import UNBORN
+from tailrace.proxy.ledger.settled import Settled, bounded
 from tailrace.proxy.tariff import charge
 
 _NEWBORN = 10.0

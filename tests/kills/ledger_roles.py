@@ -14,8 +14,9 @@ from pathlib import Path
 
 from tailrace.proxy.ledger.keeper import Keeper
 from tailrace.proxy.ledger.log import Log
-from tailrace.proxy.ledger.record import Late, Opening, Settled
+from tailrace.proxy.ledger.record import Late, Opening
 from tailrace.proxy.ledger.ring import FULL, Ring
+from tailrace.proxy.ledger.settled import Settled
 
 RATES = (3_000_000, 1_000_000, 7_000_000, 11)
 AT_ONCE = 20

@@ -111,7 +111,7 @@ def test_room_is_for_what_is_open_too(tmp_path: Path, disk: FullDisk) -> None:
             go.set()
             assert {got.status for got in await asyncio.gather(*asked)} == {200}
             await scene.records(SLOTS)
-            await until(lambda: scene.billing._ring.room == SLOTS)
+            await until(lambda: scene.billing._clerk._ring.room == SLOTS)
             assert (await scene.client.post(PATH, CHAT)).status == 200
             for client in clients:
                 await client.close()

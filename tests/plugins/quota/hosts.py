@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tailrace.plugins.quota.authority import Authority
 from tailrace.plugins.quota.book import Book
-from tailrace.plugins.quota.purse import FRESH, Lease, Purse
+from tailrace.plugins.quota.lease import Lease
+from tailrace.plugins.quota.purse import FRESH, Purse
 from tailrace.plugins.quota.terms import Counter, Short
 from tailrace.plugins.quota.windows import AT_ONCE, Clock, window_at
 
@@ -41,12 +42,12 @@ class Process:
 
     def spend(self, counter: Counter, amount: int) -> bool:
         """One call takes an amount, asking where its process has not enough."""
-        lease = self.purse.take(counter, amount)
+        lease = self.purse.take(counter, amount, self.purse.now())
         if lease is None:
             if self.purse.refuses(counter, amount):
                 return False
             self.ask(counter, amount)
-            lease = self.purse.take(counter, amount)
+            lease = self.purse.take(counter, amount, self.purse.now())
         if lease is None:
             return False
         window = 0

@@ -99,7 +99,7 @@ def test_processes_that_outlive_their_supervisor_go_on_and_give_back_at_their_en
     assert old.spend(REQUESTS, 1)
     host.authority.close_books()
     host.authority = Authority(tmp_path, time.clock())
-    assert old.purse.take(REQUESTS, 1) is not None
+    assert old.purse.take(REQUESTS, 1, old.purse.now()) is not None
     new = Process(host, 0)
     host.processes = [new]
     lent = 1000 - sum(new.spend(REQUESTS, 1) for _ in range(2000))

@@ -120,13 +120,13 @@ class Node:
 
     async def call(self, counter: Counter) -> bool:
         """One call of one; a row for the window that it counts in."""
-        lease = self.purse.take(counter, 1)
+        lease = self.purse.take(counter, 1, self.purse.now())
         if lease is None:
             fields = [counter.name, counter.limit, counter.per, counter.zone, counter.what, list(counter.whom)]
             wants = [[fields, 1, 1, 0]]
             [told] = await self.part.answer(0, "lease", {"book": self.book.path.name, "wants": wants})
             self.purse.hear(counter, heard(told))
-            lease = self.purse.take(counter, 1)
+            lease = self.purse.take(counter, 1, self.purse.now())
         if lease is None:
             return False
         self.rows[lease.resets] += 1

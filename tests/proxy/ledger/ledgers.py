@@ -11,8 +11,9 @@ import msgspec
 from tailrace.proxy.ledger import segments
 from tailrace.proxy.ledger.disk import Disk
 from tailrace.proxy.ledger.log import Log
-from tailrace.proxy.ledger.record import Late, Opening, Record, Settled
+from tailrace.proxy.ledger.record import Late, Opening, Record
 from tailrace.proxy.ledger.ring import Ring
+from tailrace.proxy.ledger.settled import Settled
 from tailrace.proxy.ledger.sums import in_log
 
 RATES = (500_000_000, 50_000_000, 1_500_000_000, 100)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from ledgers import DONE, fill, opening, settled
 from tailrace.proxy.ledger.layout import HEADER, MAGIC, VERSION, size_of
-from tailrace.proxy.ledger.record import ORPHAN, Late, Settled
+from tailrace.proxy.ledger.record import ORPHAN, Late
 from tailrace.proxy.ledger.ring import FULL, Ring
+from tailrace.proxy.ledger.settled import Settled
 from tailrace.proxy.ledger.slots import NoRing, Slots, clear_unborn
 from tailrace.proxy.tariff import charge
 

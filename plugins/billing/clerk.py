@@ -1,0 +1,192 @@
+"""The quick side of `billing`: what a call costs, its record's beginning before a worker is asked, and its end."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from tailrace.plugins.billing.bill import settled
+from tailrace.plugins.billing.ratios import Ratios
+from tailrace.proxy.fault import Reject, Whose
+from tailrace.proxy.identity import Identity
+from tailrace.proxy.ledger.account import CLOSED, Account
+from tailrace.proxy.ledger.layout import WORDS_ROOM
+from tailrace.proxy.ledger.record import Late, Opening
+from tailrace.proxy.ledger.ring import FULL, Ring, late_text, opening_text
+from tailrace.proxy.plugin import Key
+from tailrace.proxy.tariff import Tariff
+
+if TYPE_CHECKING:
+    from tailrace.plugins.billing.price_list import PriceList
+    from tailrace.proxy.attempt import Attempt
+    from tailrace.proxy.call import Call
+    from tailrace.proxy.fleet import ModelEntry
+    from tailrace.proxy.outcome import Outcome
+
+_NOBODY: Final = Identity(key="", tenant="")
+_NO_ROOM: Final = "What this call costs cannot be recorded at the moment."
+_HEAD: Final = b'["","",'
+"""How a record's beginning begins whose charge key and call are left empty."""
+_ROOMY: Final = WORDS_ROOM - 128
+"""With this much left, the two fit in."""
+_REMEMBERED: Final = 4096
+
+
+class Bill:
+    """What is on record of one call, and for which entry it was opened."""
+
+    __slots__ = ("account", "charge_key", "entry", "tariff")
+
+    def __init__(self, account: Account, charge_key: str, entry: ModelEntry, tariff: Tariff) -> None:
+        self.account = account
+        self.charge_key = charge_key
+        self.entry = entry
+        self.tariff = tariff
+
+
+_BILL: Final[Key[Bill]] = Key("billing")
+
+
+class Terms:
+    """What a record begins with that many calls have in common; it holds what it was made of, whose places name it."""
+
+    __slots__ = ("entry", "identity", "tail", "tariff")
+
+    def __init__(self, identity: Identity, entry: ModelEntry, tariff: Tariff, tail: bytes) -> None:
+        self.identity = identity
+        self.entry = entry
+        self.tariff = tariff
+        self.tail = tail
+
+
+class Clerk:
+    """Opens and settles the records of one process; `unpriced` and `unrecorded` count what could not be billed."""
+
+    def __init__(self, ring: Ring, prices: PriceList, *, free: bool, refuses: bool) -> None:
+        self._ring = ring
+        self._list = prices
+        self._is_free = free
+        self._free = _nothing(prices.prices.currency)
+        self._refuses = refuses
+        self._ratios = Ratios()
+        self._terms: dict[tuple[int, int, int, str, str], Terms] = {}
+        self._ends: dict[tuple[str, str], bytes] = {}
+        self.unpriced = 0
+        self.unrecorded = 0
+
+    def price(self, call: Call) -> None:
+        """Find what the call costs; refuse what has no price."""
+        entry = call.entry
+        if entry is not None and call.model and call.route.local is None:
+            tariff = self._tariff(entry)
+            if tariff is None:
+                self.unpriced += 1
+                text = f"The model '{call.model[:128]}' has no price here, so that it is not served."
+                raise Reject(503, "model_unpriced", text, whose=Whose.GATEWAY, param="model")
+            call.provide(tariff)
+
+    def _tariff(self, entry: ModelEntry) -> Tariff | None:
+        """The prices of an entry by its own name, else by its workers'; None where it must not be served."""
+        prices, now = self._list.prices, time.time_ns()
+        found = prices.tariff(entry.name, "", now)
+        if found is None and entry.served != entry.name:
+            found = prices.tariff(entry.served, "", now)
+        if found is None and self._is_free:
+            if self._free.currency != prices.currency:
+                self._free = _nothing(prices.currency)
+            return self._free
+        return found
+
+    def chosen(self, call: Call, attempt: Attempt) -> bool:
+        """Open the record before the first attempt; set down another model's price before one that goes to it."""
+        if _BILL in call:
+            bill = call[_BILL]
+            return attempt.entry is bill.entry or self._changed(call, bill, attempt.entry)
+        tariff = call.fact(Tariff)
+        if tariff is not None:  # without a model there is nothing that costs
+            call[_BILL] = self._opened(call, attempt.entry, tariff)
+        return True
+
+    def _changed(self, call: Call, bill: Bill, entry: ModelEntry) -> bool:
+        """Go on with another entry, if that has a price; never beside an attempt at the present one's."""
+        if any(attempt.end is None for attempt in call.tries):
+            return False
+        tariff = self._tariff(entry)
+        if tariff is None:
+            return False
+        call.provide(tariff)
+        bill.entry, bill.tariff = entry, tariff
+        if bill.account.slot >= 0:
+            self._ring.amend(bill.account.slot, _opening(bill.charge_key, call, entry, tariff))
+        return True
+
+    def _opened(self, call: Call, entry: ModelEntry, tariff: Tariff) -> Bill:
+        ring = self._ring
+        charge_key = ring.mint()
+        slot = ring.open_as(self._beginning(charge_key, call, entry, tariff))
+        if slot == FULL:
+            self.unrecorded += 1
+            if self._refuses:
+                raise Reject(503, "billing_unavailable", _NO_ROOM, retry_after=1.0, whose=Whose.GATEWAY)
+            return Bill(Account(ring, CLOSED, 0), charge_key, entry, tariff)
+        account = Account(ring, slot, self._ratios.prompt(call.model, call.size) if call.stream else 0)
+        if call.harvest is not None and call.stream:
+            call.harvest.follow(account.note)
+        return Bill(account, charge_key, entry, tariff)
+
+    def _beginning(self, charge_key: str, call: Call, entry: ModelEntry, tariff: Tariff) -> bytes:
+        """The text of the opening: what many calls have in common is put into words once."""
+        identity = call.fact(Identity) or _NOBODY
+        which = (id(identity), id(entry), id(tariff), call.route.name, call.model)
+        terms = self._terms.get(which)
+        if terms is None:
+            if len(self._terms) >= _REMEMBERED:
+                self._terms.clear()
+            common = opening_text(_opening("", call, entry, tariff, call_id=""))
+            tail = common[len(_HEAD) :] if common.startswith(_HEAD) and len(common) < _ROOMY else b""
+            terms = self._terms[which] = Terms(identity, entry, tariff, tail)
+        if not terms.tail:
+            return opening_text(_opening(charge_key, call, entry, tariff))
+        # Both are the gateway's own, and have nothing that JSON escapes.
+        return b'["%b","%b",%b' % (charge_key.encode(), call.id.encode(), terms.tail)
+
+    def settle(self, call: Call, outcome: Outcome) -> bool:
+        """End the call's record, unless that is done; whether this was the moment."""
+        if _BILL not in call:
+            return False
+        bill = call[_BILL]
+        account = bill.account
+        slot = account.slot
+        if slot < 0:
+            return False
+        account.slot = CLOSED
+        which = (outcome.ending, "" if call.harvest is None else call.harvest.model)
+        text = self._ends.get(which)
+        if text is None:
+            if len(self._ends) >= _REMEMBERED:
+                self._ends.clear()
+            text = self._ends[which] = late_text(Late(*which))
+        self._ring.settle_as(slot, text, settled(call, outcome, bill.tariff, self._ratios))
+        return True
+
+
+def _nothing(currency: str) -> Tariff:
+    return Tariff(currency, "", (0, 0, 0, 0))
+
+
+def _opening(charge_key: str, call: Call, entry: ModelEntry, tariff: Tariff, call_id: str | None = None) -> Opening:
+    identity = call.fact(Identity) or _NOBODY
+    return Opening(
+        charge_key,
+        call.id if call_id is None else call_id,
+        identity.tenant,
+        identity.key,
+        identity.tags,
+        call.model,
+        entry.served,
+        "",
+        call.route.name,
+        tariff.currency,
+        tariff.version,
+        tariff.rates if tariff.version else None,
+    )
