@@ -18,7 +18,7 @@ STAGE = HERE / "build" / "mypyc"
 # What every request or token runs through; the rest gains nothing. Not among them, though as hot:
 # - `fault`, whose exceptions plugins subclass: compiled classes take no subclass;
 # - `stride`, to which libraries hold weak references;
-# - what awaits plugins' code (`admit`, `replies`): see `Apart` in `proxy/stride.py`.
+# - what awaits plugins' code (`admit_late`, `replies`): see `Apart` in `proxy/stride.py`.
 HOT = (
     "plugins/access_log_line",
     "plugins/billing/bill",
@@ -34,6 +34,9 @@ HOT = (
     "plugins/quota/purse",
     "plugins/quota/reservation",
     "plugins/auth/credential",
+    "plugins/auth/gate",
+    "plugins/auth/grant",
+    "proxy/admit",
     "proxy/answering",
     "proxy/answers",
     "proxy/asked",

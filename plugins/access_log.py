@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tailrace.plugins.access_log_line import line_of
+from tailrace.plugins.access_log_line import Lines
 from tailrace.plugins.access_log_writer import Writer
 from tailrace.proxy.config import At, AtLeast, setting
 from tailrace.proxy.plugin import Plugin
@@ -62,8 +61,7 @@ class AccessLog(Plugin[Config]):
         super().__init__(config)
         self._writer = Writer(config.file, config.queue)
         self._put = self._writer.put
-        self._second = -1
-        self._prefix = ""
+        self._line = Lines().line
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -93,8 +91,4 @@ class AccessLog(Plugin[Config]):
 
     def on_complete(self, call: Call, outcome: Outcome) -> None:
         """Format the call's line and queue it."""
-        second, ms = divmod(time.time_ns() // 1_000_000, 1000)
-        if second != self._second:
-            self._second = second
-            self._prefix = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
-        self._put(line_of(call, outcome, f"{self._prefix}{ms:03d}Z"))
+        self._put(self._line(call, outcome))

@@ -18,6 +18,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from tailrace.plugins.auth.credential import Ambiguous, credential_of
+from tailrace.plugins.auth.gate import GRANT, LEADS_NOWHERE, Gate
 from tailrace.plugins.auth.grant import Grant, Grants
 from tailrace.plugins.auth.keeper import Keeper
 from tailrace.plugins.auth.mint import digest_of
@@ -42,7 +43,7 @@ from tailrace.plugins.auth.verdict import (
 from tailrace.plugins.auth.view import View
 from tailrace.proxy.control import Gone, Refused
 from tailrace.proxy.identity import Identity, allows
-from tailrace.proxy.plugin import Key, Plugin
+from tailrace.proxy.plugin import Plugin
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 LOOK: Final = 0.05
 """Seconds between two looks at which table is in force."""
-_GRANT: Final[Key[Grant]] = Key("grant")
-_LEADS_NOWHERE: Final = ("unmatched", "unsupported")
 
 
 class Auth(Plugin[_Config]):
@@ -70,6 +69,7 @@ class Auth(Plugin[_Config]):
         self._anonymous = None if config.anonymous is None else _anonymous(config.anonymous)
         self._single = None if config.single_key is None else _single(config.single_key.reveal())
         self._grants = Grants()
+        self._gate = Gate(self._headers, self._grants)
         self._refused: dict[str, int] = {}
         self._view: View | None = None
         self._tokens = Tokens(config.jwt, self._refresh) if config.jwt else None
@@ -83,6 +83,7 @@ class Auth(Plugin[_Config]):
     async def running(self) -> AsyncIterator[None]:
         """Follow the host part's tables."""
         self._view = View(self.ground.places.shared, self.config.stale_for, self._grants, self._tokens)
+        self._gate.view = self._view
         self._view.look()
         self._timer = asyncio.get_running_loop().call_later(LOOK, self._look, self._view)
         try:
@@ -101,45 +102,31 @@ class Auth(Plugin[_Config]):
     def on_open(self, call: Call) -> None:
         """Find out who calls; refuse whoever may not."""
         try:
-            credential = credential_of(call.head, self._headers)
+            grant = self._gate.known(call) or self._looked_up(call)
         except Ambiguous as several:
             raise self._refuse(several.verdict) from None
-        if credential is None:
-            grant = self._without(call)
-            if grant is None:
-                return
-        else:
-            digest = sha256(credential).digest()
-            found = self._grants.get(digest)
-            if found is None or not self._holds(found) or not hmac.compare_digest(found.digest, digest):
-                grant = self._found(credential, digest)
-            else:
-                grant = found
-        routes = grant.identity.routes
-        if routes is not None and not allows(routes, call.route.name) and call.route.name not in _LEADS_NOWHERE:
+        if grant is not None and not self._gate.lets_in(call, grant):
             raise self._refuse(no_route(call.route.name))
-        call[_GRANT] = grant
-        call.provide(grant.identity)
 
     def on_request(self, call: Call) -> Reply | None:
         """The model is known now, and the body may have taken its time."""
-        self.recheck(call)
-        if _GRANT in call:
-            grant = call[_GRANT]
+        if not self._gate.unchanged(call):
+            self.recheck(call)
+        if GRANT in call:
+            grant = call[GRANT]
             if grant.restricted and call.model and not allows(grant.identity.models, call.model):
                 raise self._refuse(no_model(call.model))
         return None
 
     def recheck(self, call: Call) -> None:
         """Refuse a call whose key was revoked since. What only ran out meanwhile was good when the call came."""
-        if _GRANT not in call:
-            # A plugin that answers preflights stands further up; what got as far as here would go to a worker.
-            if not _is_local(call):
-                raise self._refuse(MISSING)
+        if self._gate.unchanged(call):
             return
-        grant = call[_GRANT]
-        if grant.table is not None and grant.words[grant.slot] != grant.word:
-            self._check_again(grant)
+        if GRANT in call:
+            self._check_again(call[GRANT])
+        elif not _is_local(call):
+            # A plugin that answers preflights stands further up; what got as far as here would go to a worker.
+            raise self._refuse(MISSING)
 
     def _check_again(self, grant: Grant) -> None:
         table = self._view.table if self._view is not None else None
@@ -148,18 +135,10 @@ class Auth(Plugin[_Config]):
         if status != Status.LIVE:
             raise self._refuse(DISABLED if status == Status.DISABLED else REVOKED)
 
-    def _holds(self, grant: Grant) -> bool:
-        """Whether what was found once is still so."""
-        if grant.table is None:
-            return time.time() < grant.until
-        view = self._view
-        return (
-            view is not None
-            and grant.table is view.table
-            and grant.words[grant.slot] == grant.word
-            and not view.stale
-            and time.time() < grant.until
-        )
+    def _looked_up(self, call: Call) -> Grant | None:
+        """Whoever is not remembered; None for a preflight."""
+        credential = credential_of(call.head, self._headers)
+        return self._without(call) if credential is None else self._found(credential, sha256(credential).digest())
 
     def _without(self, call: Call) -> Grant | None:
         """Who a caller without a credential is; None for a preflight, which browsers send without any."""
@@ -245,7 +224,7 @@ class Auth(Plugin[_Config]):
 
 def _is_local(call: Call) -> bool:
     """Whether the gateway itself answers, on a route that there is."""
-    return call.route.local is not None and call.route.name not in _LEADS_NOWHERE
+    return call.route.local is not None and call.route.name not in LEADS_NOWHERE
 
 
 def _anonymous(settings: Anonymous) -> Grant:
