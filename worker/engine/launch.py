@@ -18,7 +18,7 @@ from tailrace.worker.engine.lives import Lives
 from tailrace.worker.engine.output import OutputRelay
 from tailrace.worker.engine.settings import EngineSettings
 from tailrace.worker.engine.sim_command import sim_command
-from tailrace.worker.engine.state import EngineState
+from tailrace.worker.engine.state import EngineState, Phase
 from tailrace.worker.engine.watch import EngineWatch
 
 log = logging.getLogger(__name__)
@@ -74,9 +74,10 @@ class Engine:
         state = self._watch.state
         if state.dead:
             return True
-        # An old reading may miss a request that was on its way; without any, only our own requests are known.
-        read = state.sampled > since or not state.sampled
-        return not self._watch.progress.inside and state.idle and read
+        if self._watch.progress.inside or not state.idle:
+            return False
+        # What was asked before may miss a request that was on its way. Nobody reads, or sends, before it is ready.
+        return state.phase in (Phase.STARTING, Phase.WARMING) or self._watch.knows_since(since)
 
 
 @asynccontextmanager

@@ -40,8 +40,8 @@ class Warmth:
 class EngineState:
     """An engine's load and health. Two states are equal if nothing that matters to a gateway differs.
 
-    Times are seconds of the monotonic clock: `since` is when the phase began, `sampled` when the load was last read
-    (0 = never), so that a reader can tell an old figure from a fresh one.
+    Times are seconds of the monotonic clock: `since` is when the phase began, `sampled` when the load in it was
+    asked for (0 = never), so that a reader can tell an old figure from a fresh one.
     """
 
     phase: Phase = Phase.STARTING

@@ -63,6 +63,7 @@ class EngineWatch:
         self._quiet = False
         self._misses = 0
         self._last: tuple[float, Load] | None = None
+        self._asked = 0.0
         self.progress = Progress(clock)
         self.state = EngineState(since=clock())
 
@@ -86,6 +87,7 @@ class EngineWatch:
         """A new life: nothing of the last one's load or models counts."""
         self._death = asyncio.get_running_loop().create_future()
         self._last = None
+        self._asked = 0.0
         self._misses = 0
         self.change(
             phase=Phase.STARTING,
@@ -158,10 +160,15 @@ class EngineWatch:
         if self._quiet:
             self._stirred.set()
 
+    def knows_since(self, moment: float) -> bool:
+        """Whether the load in the state was asked for after `moment`, or was in vain and the engine tells none."""
+        return self.state.sampled > moment or (not self.state.sampled and self._asked > moment)
+
     async def _loads(self) -> None:
         pause = self._settings.poll
         while True:
             busy, size = self.progress.inside > 0, 0
+            asked = self._clock()
             try:
                 text = await self._client.metrics()
             except Unanswered:
@@ -169,15 +176,16 @@ class EngineWatch:
             else:
                 size = len(text or b"")
                 load = parse(text) if text is not None else None
-                if load is not None and self._take(load):
+                if load is not None and self._take(load, asked):
                     busy = True
+            self._asked = asked
             pause = self._settings.poll if busy else min(pause * 2, self._settings.quiet_poll)
             self._quiet = pause > self._settings.poll
             if await _either(self._stirred, max(pause, size * SECONDS_PER_BYTE)):
                 pause = self._settings.poll
 
-    def _take(self, load: Load) -> bool:
-        """Note a reading; True if there is or was anything to see."""
+    def _take(self, load: Load, asked: float) -> bool:
+        """Note a reading that was asked for at a time; True if there is or was anything to see."""
         now = self._clock()
         rate, moved = 0.0, True
         if self._last is not None:
@@ -195,7 +203,7 @@ class EngineWatch:
             waiting=load.waiting,
             kv_use=round(load.kv_use, 2),
             tokens_per_second=rate if rate >= 0.05 else 0.0,
-            sampled=now,
+            sampled=asked,
         )
         return moved or not self.state.idle
 
