@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from tailrace.worker.sim.sequence import Sampling
 from tailrace.worker.sim.validation import Body, array, boolean, integer, mapping, number
 
 _GREEDY_BELOW = 1e-5
+_HOTTEST = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +58,10 @@ class Options:
     def _check_ranges(self) -> None:
         if self.n < 1:
             raise bad_request(f"n must be at least 1, got {self.n}.")
-        if self.temperature < 0:
-            message = f"temperature must be non-negative, got {self.temperature}."
+        if not 0 <= self.temperature <= _HOTTEST:
+            whole = math.isfinite(self.temperature)
+            rule = f"in [0, {_HOTTEST}]" if self.temperature > 0 else "non-negative"
+            message = f"temperature must be {rule if whole else 'a finite number'}, got {self.temperature}."
             raise bad_value(message, "temperature", self.temperature)
         if not 0 < self.top_p <= 1:
             raise bad_value(f"top_p must be in (0, 1], got {self.top_p}.", "top_p", self.top_p)

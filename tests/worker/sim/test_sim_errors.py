@@ -135,6 +135,13 @@ def test_prompt_and_output_together_too_long() -> None:
         ({"prompt": "a", "stream": "perhaps"}, "bool_parsing"),
         ({"prompt": "a", "temperature": "hot"}, "float_parsing"),
         ({"prompt": "a", "temperature": 0, "n": 2}, "greedy"),
+        (
+            {"prompt": "a", "temperature": 99},
+            "temperature must be in [0, 2], got 99.0. (parameter=temperature, value=99.0)",
+        ),
+        ({"prompt": "a", "temperature": 2.01}, "temperature must be in [0, 2], got 2.01."),
+        ({"prompt": "a", "temperature": "nan"}, "temperature must be a finite number, got nan."),
+        ({"prompt": "a", "temperature": "-inf"}, "temperature must be a finite number, got -inf."),
         ({"prompt": "a", "stream_options": []}, "dict_type"),
     ],
 )
@@ -145,6 +152,15 @@ def test_nonsense_is_refused_and_costs_nothing(body: dict[str, Any], part: str) 
             assert refused.status == 400
             assert part in refused.json["error"]["message"]
             assert sim.scheduler.running == sim.engine.load == 0
+
+    run(ask())
+
+
+def test_the_highest_temperature_is_taken() -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            for path, body in ((COMPLETIONS, {"prompt": "a"}), (CHAT, HELLO)):
+                assert (await fetch(sim, path, body | {"temperature": 2, "max_tokens": 1})).status == 200
 
     run(ask())
 
