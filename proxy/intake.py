@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tailrace.proxy.limits import Limits
 
 _PLAIN_PATH: Final = re.compile(r"/[A-Za-z0-9_\-.~/:@!$&'()*+,;=]*\Z")
+# The same with what has to be encoded in a path.
+_ENCODED_PATH: Final = re.compile(rb"/[A-Za-z0-9_\-.~/:@!$&'()*+,;=%]*\Z")
+_SEPARATORS: Final = re.compile(r"[/\\]")
 _LOOP: Final = "The request came through gateways too many times: the workers of one lead back to it."
 
 
@@ -134,7 +137,8 @@ def split_target(url: bytes) -> Target:
     Only an origin-form target is accepted. A path with dot segments, encoded separators, backslashes or doubled
     slashes means different things to different programs, so it is refused rather than repaired.
     """
-    target, mark, query = url.partition(b"?")
+    written, mark, query = url.partition(b"?")
+    target = written
     if target == b"*":
         return "*", b"", b"*"
     if not target.startswith(b"/") or b"#" in url:
@@ -151,19 +155,29 @@ def split_target(url: bytes) -> Target:
             raise invalid("The request path must be ASCII.") from None
         return _named_model(target), query, url
     if not _PLAIN_PATH.match(path) or "//" in path or "/../" in path + "/" or "/./" in path + "/":
+        if target.startswith(_MODEL) and _ENCODED_PATH.match(written):
+            return _named_model(target), query, url
         raise invalid("The request path is not in its normal form.")
     return path, query, target + mark + query
 
 
+_MODEL: Final = b"/v1/models/"
+
+
 def _named_model(decoded: bytes) -> str:
-    """A path that names a model in another script than ASCII: such a one is answered here and goes to no worker."""
+    """A path whose model's name has other letters than paths have: such a one is answered here and goes to no worker.
+
+    What is in a name besides letters, such as a blank, must have been encoded, and stands for itself.
+    """
+    if not decoded.startswith(_MODEL):
+        raise invalid("Only the name of a model may have other letters in a path than ASCII, in UTF-8.")
     try:
         path = decoded.decode()
     except UnicodeDecodeError:
-        path = ""
-    name = path.removeprefix("/v1/models/")
-    if name == path or not name.isprintable() or {"", ".", ".."} & {*name.split("/")}:
-        raise invalid("Only the name of a model may have other letters in a path than ASCII, in UTF-8.")
+        raise invalid("The name of a model must be UTF-8 in a path.") from None
+    name = path[len(_MODEL) :]
+    if not name.isprintable() or {"", ".", ".."} & {*_SEPARATORS.split(name)}:
+        raise invalid("The request path is not in its normal form.")
     return path
 
 

@@ -179,28 +179,37 @@ def test_a_head_without_its_offer() -> None:
     [
         (b"/v1/models/%C3%BCn%C3%AF", "/v1/models/ünï"),
         (b"/v1/models/org/%C3%BC?x=1", "/v1/models/org/ü"),
+        (b"/v1/models/a%20b", "/v1/models/a b"),
+        (b"/v1/models/org%2Fa%20%5Bb%5D", "/v1/models/org/a [b]"),
+        (b"/v1/models/a%23b%3Fc%22?x=%20", '/v1/models/a#b?c"'),
     ],
 )
-def test_a_model_may_have_a_name_in_any_script(target: bytes, path: str) -> None:
+def test_a_model_may_have_any_name(target: bytes, path: str) -> None:
     assert split_target(target) == (path, target.partition(b"?")[2], target)
 
 
 @pytest.mark.parametrize(
     "target",
     [b"/v1/%C3%BC", b"/v1/models/%FF", b"/v1/models/\xc3\xbc", b"/v1/models/%C3%BC/../x", b"/v1/models/%C3%BC%E2%80%AE",
-     b"/v1/models/%C3%BC%0A", b"/v1/models//%C3%BC", b"/v1/models/../%C3%BC"],
+     b"/v1/models/%C3%BC%0A", b"/v1/models//%C3%BC", b"/v1/models/../%C3%BC", b"/v1/a%20b", b"/v1/models%20",
+     b"/v1/models/a%2520b", b"/v1/models/a%0Ab", b"/v1/models/a%20b/%2E%2E", b"/v1/models/..%5Ca", b"/v1/models/a%00",
+     b"/v1/models/a b", b"/v1/models/[a]", b"/v1/models/a%20[b]", b"/v1/models/a%20b//c", b"/v1/models/a%20%"],
 )  # fmt: skip
 def test_no_other_path_has(target: bytes) -> None:
     with pytest.raises(Reject):
         split_target(target)
 
 
-def test_a_model_of_another_script_is_shown() -> None:
+def test_a_model_is_shown_whatever_its_name() -> None:
     async def main() -> None:
-        yaml = "listen: 127.0.0.1:0\nmodels: {ünï: {workers: ['http://127.0.0.1:1']}}\n"
+        yaml = "listen: 127.0.0.1:0\nmodels: {ünï: &it {workers: ['http://127.0.0.1:1']}, a b: *it}\n"
         async with gateway(yaml) as process, RawClient(process.doors[0].shown) as client:
             got = await client.get("/v1/models/%C3%BCn%C3%AF")
             assert (got.status, got.json()["id"]) == (200, "ünï")
             assert (await client.get("/v1/models/%C3%BC")).status == 404
+            got = await client.get("/v1/models/a%20b")
+            assert (got.status, got.json()["id"]) == (200, "a b")
+            got = await client.get("/v1/models/a%20c")
+            assert (got.status, got.json()["error"]["code"]) == (404, "model_not_found")
 
     run(main())
