@@ -159,18 +159,19 @@ def route_table(settings: Relay, pools: Mapping[str, Pool]) -> RouteTable:
     """The paths of the data port."""
     table = RouteTable((*INFERENCE, *HEALTH), not_found, options)
     for path, answer in zip(MODELS, (list_models, show_model), strict=True):
-        table.add(Route(path, "models", "GET", Shape.OPAQUE, local=answer), options)
+        for method in ("GET", "HEAD"):
+            table.add(Route(path, "models", method, Shape.OPAQUE, local=answer))
     # Somebody else behind a pool may well serve them.
     passed = {route.path for route in settings.routes}
     for path, what in UNSUPPORTED:
         refuse = unsupported(what)
         for form in {path, path + "/*"} - passed:
             anthropic = path.startswith("/v1/messages")
-            table.add(Route(form, "unsupported", "*", Shape.OPAQUE, local=refuse, anthropic=anthropic), options)
+            table.add(Route(form, "unsupported", "*", Shape.OPAQUE, local=refuse, anthropic=anthropic))
     for route in settings.routes:
         for method in route.methods:
             entry = ModelEntry(route.path, pools[route.pool], route.path)
             pools[route.pool].attach(entry)
             entry.rebuild()
-            table.add(Route(route.path, "pass_through", method, Shape.OPAQUE, entry=entry), options)
+            table.add(Route(route.path, "pass_through", method, Shape.OPAQUE, entry=entry))
     return table

@@ -32,7 +32,8 @@ def read_head(method: str, url: bytes, headers: HeaderList, version: str, keep: 
     """
     if method == "CONNECT":
         # Whatever its target is, the parser takes what follows for another protocol.
-        raise Reject(405, "method_not_allowed", "CONNECT is not allowed here.", kind="unmatched")
+        allow = (b"allow", b"")
+        raise Reject(405, "method_not_allowed", "CONNECT is not allowed here.", headers=(allow,), kind="unmatched")
     path, query, target = split_target(url)
     if query:
         target = target[: -len(query)] + without_credentials(query, keep)

@@ -110,7 +110,7 @@ def not_found(call: Call) -> Reply:
 
 def options(call: Call) -> Reply:
     """OPTIONS without a plugin that knows better."""
-    return Reply(204, b"", headers=[(b"allow", b"GET, POST, OPTIONS")], source="options")
+    return Reply(204, b"", headers=[(b"allow", call.chain.routes.allowed(call.head.path))], source="options")
 
 
 def unsupported(what: str) -> Callable[[Call], Reply]:

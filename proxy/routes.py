@@ -107,7 +107,7 @@ UNSUPPORTED: Final[tuple[tuple[str, str], ...]] = (
 class RouteTable:
     """Finds the route of a method and a path; what leads nowhere has a route too, which refuses."""
 
-    __slots__ = ("_exact", "_prefixes", "_unmatched", "_unmatched_messages", "_wrong_method")
+    __slots__ = ("_exact", "_options", "_prefixes", "_unmatched", "_unmatched_messages", "_wrong_method")
 
     def __init__(self, routes: Iterable[Route], unmatched: Callable[[Call], Reply], options: Callable[[Call], Reply]):
         self._exact: dict[str, dict[str, Route]] = {}
@@ -115,17 +115,18 @@ class RouteTable:
         self._unmatched = Route("", "unmatched", local=unmatched, shape=Shape.OPAQUE)
         self._unmatched_messages = Route("", "unmatched", local=unmatched, shape=Shape.OPAQUE, anthropic=True)
         self._wrong_method = wrong_method
+        self._options = options
         for route in routes:
-            self.add(route, options)
+            self.add(route)
 
-    def add(self, route: Route, options: Callable[[Call], Reply]) -> None:
+    def add(self, route: Route) -> None:
         """Serve a route; a path ending in * matches everything that begins with the rest."""
         if route.path.endswith("*"):
             self._prefixes.append((route.path[:-1], route))
             return
         methods = self._exact.setdefault(route.path, {})
         methods[route.method] = route
-        methods.setdefault("OPTIONS", Route(route.path, route.name, "OPTIONS", Shape.OPAQUE, local=options))
+        methods.setdefault("OPTIONS", Route(route.path, route.name, "OPTIONS", Shape.OPAQUE, local=self._options))
 
     def find(self, method: str, path: str) -> Route:
         """The route; never None."""
@@ -135,15 +136,32 @@ class RouteTable:
             if route is not None:
                 return route
             known = next(iter(methods.values()))
-            return Route(path, known.name, method, Shape.OPAQUE, anthropic=known.anthropic, local=self._wrong_method)
+            return self._refusing(method, path, known)
+        below = None
         for prefix, route in self._prefixes:
-            if path.startswith(prefix) and route.method in (method, "*"):
-                return route
+            if path.startswith(prefix):
+                if route.method in (method, "*"):
+                    return route
+                below = route
+        if below is not None:
+            return self._refusing(method, below.path, below)
         return self._unmatched_messages if path.startswith("/v1/messages") else self._unmatched
+
+    def _refusing(self, method: str, path: str, known: Route) -> Route:
+        """What a method leads to that a `known` path has not."""
+        local = self._options if method == "OPTIONS" else self._wrong_method
+        return Route(path, known.name, method, Shape.OPAQUE, anthropic=known.anthropic, local=local)
+
+    def allowed(self, path: str) -> bytes:
+        """The methods that a known path has, as `Allow` lists them."""
+        methods = {"OPTIONS", *self._exact.get(path, ())}
+        if path not in self._exact:
+            methods |= {route.method for prefix, route in self._prefixes if path.startswith(prefix)}
+        return ", ".join(sorted(methods - {"*"})).encode()
 
 
 def wrong_method(call: Call) -> Reply:
     """A known path with a method it has not."""
-    raise Reject(
-        405, "method_not_allowed", f"{call.head.method} is not allowed on {call.route.path}.", kind="unmatched"
-    )
+    text = f"{call.head.method} is not allowed on {call.route.path}."
+    allow = (b"allow", call.chain.routes.allowed(call.head.path))
+    raise Reject(405, "method_not_allowed", text, headers=(allow,), kind="unmatched")

@@ -80,15 +80,16 @@ def route_table(settings: written.Worker, pools: Mapping[str, Pool], report: Rep
     """The paths of a sidecar's data port."""
     served = (route for route in INFERENCE if route.path not in settings.blocked)
     table = RouteTable((*served, *health_routes(readyz(report.unready))), not_found, options)
-    table.add(Route("/v1/models", "models", "GET", Shape.OPAQUE, local=_lister(report)), options)
-    table.add(Route(PATH, "state", "GET", Shape.OPAQUE, local=feed.open), options)
+    for method in ("GET", "HEAD"):
+        table.add(Route("/v1/models", "models", method, Shape.OPAQUE, local=_lister(report)))
+    table.add(Route(PATH, "state", "GET", Shape.OPAQUE, local=feed.open))
     for route in settings.routes:
         for method in route.methods:
             pool = pools[route.pool]
             entry = ModelEntry(route.path, pool, route.path)
             pool.attach(entry)
             entry.rebuild()
-            table.add(Route(route.path, "pass_through", method, Shape.OPAQUE, entry=entry), options)
+            table.add(Route(route.path, "pass_through", method, Shape.OPAQUE, entry=entry))
     return table
 
 

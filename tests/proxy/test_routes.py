@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from fakes import RawClient, Upstream, gateway, json_answer, run
+from fakes import Answer, RawClient, Upstream, gateway, json_answer, run
 from tailrace.proxy.replies import not_found, options
 from tailrace.proxy.routes import INFERENCE, RouteTable
 
@@ -20,13 +20,19 @@ routes: [{{path: /v1/images/*, pool: p, methods: [POST, GET]}}, {{path: /exact, 
 
 def asked(method: str, path: str, body: object = None) -> tuple[int, bytes, list[bytes]]:
     """Status and body for one request, and the heads that the worker saw."""
+    got, heads = answered(method, path, body)
+    return got.status, got.body, heads
 
-    async def main() -> tuple[int, bytes, list[bytes]]:
+
+def answered(method: str, path: str, body: object = None) -> tuple[Answer, list[bytes]]:
+    """The answer to one request, and the heads that the worker saw."""
+
+    async def main() -> tuple[Answer, list[bytes]]:
         async with Upstream(json_answer({"ok": True})) as upstream, gateway(YAML.format(url=upstream.url)) as process:
             async with RawClient(process.doors[0].shown) as client:
                 await client.request(method, path, b"" if body is None else json.dumps(body).encode())
                 got = await client.read_answer(method=method)
-                return got.status, got.body, [request.head for request in upstream.requests]
+                return got, [request.head for request in upstream.requests]
 
     return run(main())
 
@@ -47,6 +53,10 @@ def test_configured_paths_are_passed_through(method: str, path: str) -> None:
         ("POST", "/v1/chat", 404, "not_found"),
         ("GET", "/v1/chat/completions", 405, "method_not_allowed"),
         ("PUT", "/exact", 405, "method_not_allowed"),
+        ("POST", "/v1/models", 405, "method_not_allowed"),
+        ("POST", "/v1/models/m", 405, "method_not_allowed"),
+        ("PUT", "/v1/images/a", 405, "method_not_allowed"),
+        ("GET", "/v1/messages", 405, None),
         ("POST", "/v1/files", 501, "not_supported"),
         ("GET", "/v1/files/file-1/content", 501, "not_supported"),
         ("POST", "/v1/batches", 501, "not_supported"),
@@ -73,6 +83,34 @@ def test_the_models_come_from_memory() -> None:
     status, body, _ = asked("GET", "/v1/models/org/model")
     assert json.loads(body)["id"] == "org/model"
     assert not heads
+
+
+METHODS = {
+    "/v1/chat/completions": "OPTIONS, POST",
+    "/v1/messages": "OPTIONS, POST",
+    "/v1/models": "GET, HEAD, OPTIONS",
+    "/v1/models/org/model": "GET, HEAD, OPTIONS",
+    "/healthz": "GET, HEAD, OPTIONS",
+    "/v1/images/a": "GET, OPTIONS, POST",
+    "/exact": "OPTIONS, POST",
+}
+
+
+@pytest.mark.parametrize("path", METHODS)
+def test_a_path_says_which_methods_it_has(path: str) -> None:
+    got, heads = answered("PUT", path, {})
+    assert (got.status, got.head.all("allow")) == (405, [METHODS[path]])
+    got, more = answered("OPTIONS", path)
+    assert (got.status, got.head.all("allow")) == (204, [METHODS[path]])
+    assert not heads + more
+
+
+@pytest.mark.parametrize(("path", "status"), [("/v1/models", 200), ("/v1/models/m", 200), ("/v1/models/x", 404)])
+def test_the_head_of_a_model_is_that_of_its_answer(path: str, status: int) -> None:
+    got, _ = answered("HEAD", path)
+    whole, _ = answered("GET", path)
+    assert (got.status, got.body, whole.status) == (status, b"", status)
+    assert got.header("content-length") == whole.header("content-length") == str(len(whole.body))
 
 
 def test_options_is_answered_without_a_worker() -> None:
