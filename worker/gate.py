@@ -21,14 +21,23 @@ if TYPE_CHECKING:
     from tailrace.proxy.reply import Reply
 
 
+_THEIRS = (Whose.ENGINE, Whose.NETWORK)
+
+
 class Told(Protocol):
-    """Who is told of calls that enter and leave: the engine's launcher, which tells a hung engine from an idle one."""
+    """Who is told of calls that enter and leave: the engine's launcher, which tells a hung engine from an idle one.
+
+    It hears of failed ones too, so that a dead engine is not taken for a live one until its next check.
+    """
 
     def request_sent(self) -> None:
         """A call goes to the engine."""
 
     def request_over(self) -> None:
         """A call is over."""
+
+    def request_failed(self) -> None:
+        """The engine, or its connection, failed a call."""
 
     def bytes_heard(self) -> None:
         """Bytes of an answer came."""
@@ -120,6 +129,8 @@ class Gate(Plugin[GateConfig]):
         self._pace.ended()
         if self.told is not None:
             self.told.request_over()
+            if outcome.fault is not None and outcome.fault.whose in _THEIRS:
+                self.told.request_failed()
         self._let_in()
         self.changed()
 

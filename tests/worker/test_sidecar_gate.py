@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from fakes import RawClient, run, until
 from sidecars import CHAT, HELLO, HeldEngine, found, sidecar, url_of, worker_settings
+from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.worker.pace import LATEST, SOONEST, Pace
 
 ONE = "concurrency: 1\nqueue: 2\n"
@@ -110,7 +111,7 @@ def test_a_slot_that_comes_free_as_a_client_leaves_goes_to_the_next():
             (inside,) = gate._inside
             # In one turn of the loop: b is cancelled, and the slot comes free before b has heard of it.
             next(iter(gate._line.values())).cancel()
-            gate.on_complete(inside, None)
+            gate.on_complete(inside, Outcome(Ending.COMPLETED, 200))
             assert (gate.inside, gate.waiting) == (1, 0)
             engine.release(2)
             for client in (clients[0], clients[2]):

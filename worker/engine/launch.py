@@ -55,6 +55,10 @@ class Engine:
         """Tell that a request ended, however it did."""
         self._watch.progress.left()
 
+    def request_failed(self) -> None:
+        """Tell that the engine failed a request: its health is checked at once, or very soon after the last time."""
+        self._watch.doubt()
+
     async def drain(self, limit: float) -> bool:
         """Take no new work from now on; returns True once the engine has none left, False if the limit came first.
 

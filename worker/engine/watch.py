@@ -172,7 +172,7 @@ class EngineWatch:
             try:
                 text = await self._client.metrics()
             except Unanswered:
-                self._doubted.set()
+                self.doubt()
             else:
                 size = len(text or b"")
                 load = parse(text) if text is not None else None
@@ -207,13 +207,21 @@ class EngineWatch:
         )
         return moved or not self.state.idle
 
+    def doubt(self) -> None:
+        """Check its health now: something failed."""
+        self._doubted.set()
+
     async def _checks(self) -> None:
+        recheck, doubted = min(RECHECK, self._settings.health), False
         while True:
             await self._check()
             if self._misses:
-                await asyncio.sleep(min(RECHECK, self._settings.health))
-            else:
-                await _either(self._doubted, self._settings.health)
+                await asyncio.sleep(recheck)
+                continue
+            if doubted:
+                # A healthy engine may fail many requests: they bring no more checks than this.
+                await asyncio.sleep(recheck)
+            doubted = await _either(self._doubted, self._settings.health)
 
     async def _check(self) -> None:
         began = self._clock()
@@ -231,7 +239,7 @@ class EngineWatch:
         elif fault is None:
             self._judge_progress()
         elif not late or self._misses > 1:
-            self._doubt(fault)
+            self._suspect(fault)
 
     def _judge_progress(self) -> None:
         still = self.progress.still(working=not self.state.idle)
@@ -239,11 +247,11 @@ class EngineWatch:
         if settings.hung and still >= settings.hung:
             self.died(f"healthy by its own account, but no progress for {still:.0f} s")
         elif settings.stall and still >= settings.stall:
-            self._doubt(f"no progress with work in it for {settings.stall:g} s")
+            self._suspect(f"no progress with work in it for {settings.stall:g} s")
         elif self.state.phase is Phase.SUSPECT:
             self.change(phase=Phase.READY, reason="")
 
-    def _doubt(self, reason: str) -> None:
+    def _suspect(self, reason: str) -> None:
         if self.state.phase in (Phase.READY, Phase.SUSPECT):
             self.change(phase=Phase.SUSPECT, reason=reason)
 

@@ -5,9 +5,12 @@ import asyncio
 import pytest
 from engine_watched import LATE, REFUSED, Watched
 from fakes import until
+from tailrace.worker.engine import watch
 from tailrace.worker.engine.settings import WatchSettings
 from tailrace.worker.engine.state import Phase
 from tailrace.worker.engine.watch import Died
+
+RARE = WatchSettings(poll=3600.0, quiet_poll=3600.0, health=3600.0, models=3600.0)
 
 
 def test_a_bad_answer_is_doubted_at_once_and_death_after_three():
@@ -87,3 +90,49 @@ def test_metrics_that_fail_bring_the_health_check_forward():
             await until(lambda: it.state.phase is Phase.SUSPECT)
 
     asyncio.run(run())
+
+
+def test_a_doubt_brings_the_health_check_forward():
+    async def run() -> None:
+        async with Watched(RARE) as it:
+            await it.more("checks", 1)
+            it.client.well = "/health answers 503"
+            it.watch.doubt()
+            await until(lambda: it.state.phase is Phase.SUSPECT)
+
+    asyncio.run(run())
+
+
+def test_doubts_bring_no_more_than_one_check_at_a_time_and_a_few_a_second():
+    pauses = []
+
+    async def run() -> None:
+        async with Watched(RARE) as it:
+            await it.more("checks", 1)
+            answer = asyncio.get_running_loop().create_future()
+            it.client.health = lambda: _count(it.client, answer)
+            for _ in range(10):
+                it.watch.doubt()
+                await asyncio.sleep(0)
+            assert it.client.checks == 2
+            answer.set_result(None)
+            for _ in range(10):
+                it.watch.doubt()
+                await asyncio.sleep(0.001)
+            assert it.client.checks == 2
+            assert pauses == [watch.RECHECK]
+
+    async def _count(client, answer):
+        client.checks += 1
+        return await answer
+
+    real = asyncio.sleep
+
+    async def noted(seconds: float, *more) -> None:
+        if 0.1 < seconds < RARE.health:
+            pauses.append(seconds)
+        await real(seconds, *more)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(watch.asyncio, "sleep", noted)
+        asyncio.run(run())
