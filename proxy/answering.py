@@ -90,7 +90,7 @@ class Answering:
         close = self._closes_after(call)
         if len(body) >= call.chain.compression.at_least:
             body = self._compressed(call, head, body)
-        lines = framing.head_lines(head, call.id)
+        lines = framing.head_lines(head, call.id, call.route.anthropic)
         self.started = True
         self.sent = len(body)
         if call.head.method == "HEAD" or head.status in (204, 304):
@@ -119,7 +119,7 @@ class Answering:
             if coding is not None:
                 compress.mark(head, coding)
                 self._encoder = compress.encoder(coding)
-        lines = framing.head_lines(head, call.id)
+        lines = framing.head_lines(head, call.id, call.route.anthropic)
         self.started = True
         if self.chunked:
             close = b"connection: close\r\n" if self._closes_after(call) else b""

@@ -99,7 +99,7 @@ class Attended(Answering):
         if call is None and self.call is None and not self._queue:
             head, body = error_answer(fault, anthropic=self._anthropic, request_id=(call_id := self.service.next_id()))
             self.service.refused(fault)
-            lines = framing.head_lines(head, call_id)
+            lines = framing.head_lines(head, call_id, self._anthropic)
             self.transport.write(lines + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body)
             self._linger()
             return

@@ -11,6 +11,7 @@ from tailrace.proxy.headers import HOP_BY_HOP
 _STATUS: Final = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
 
 _OURS: Final = HOP_BY_HOP | {b"content-length", b"x-request-id"}
+_ANTHROPIC_ID: Final = b"request-id"
 # Answers have the same few names; the memory of them is bounded.
 _REMEMBERED: Final = 1024
 _LONG: Final = 128
@@ -18,12 +19,17 @@ _PIECES: Final = 3
 _beginnings: Final[dict[bytes, bytes]] = {}
 
 
-def head_lines(head: Head, request_id: str) -> bytes:
+def head_lines(head: Head, request_id: str, anthropic: bool) -> bytes:
     """Status line, headers and our request id, without framing headers and without the empty line.
+
+    Anthropic's SDKs read the id under a name of their own.
 
     A value with a line break in it (a plugin's mistake, or an attack through one) loses everything from there on. What
     a plugin says of the framing or the id is left out: only the core can know.
     """
+    if anthropic:
+        kept = [pair for pair in head.headers if pair[0].strip().lower() != _ANTHROPIC_ID]
+        head = Head(head.status, [*kept, (_ANTHROPIC_ID, request_id.encode())])
     lines = _lines_of(head)
     text = b"".join(lines)
     count = len(lines) // _PIECES + 1

@@ -176,6 +176,8 @@ def _read_line(parsed: ParsedHead, line: bytes) -> Line:
         if low == b"content-encoding":
             parsed.coded = value.lower() != b"identity"
             return (low, value), 0
+        if low == b"request-id":
+            return (low, value), 0  # a sidecar's, another every time
         return _remember(line, ((low, value), _kind(value) if low == b"content-type" else 0))
     elif rule == DROP:
         return _remember(line, (None, 0))

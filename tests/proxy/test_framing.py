@@ -6,8 +6,21 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 import pytest
-from fakes import RawClient, Upstream, chat_answer, gateway, json_answer, run, sse_answer, stream_of, yaml_for
+from fakes import (
+    RawClient,
+    Upstream,
+    answer,
+    chat_answer,
+    event,
+    gateway,
+    json_answer,
+    run,
+    sse_answer,
+    stream_of,
+    yaml_for,
+)
 from tailrace.proxy.call import Call
 from tailrace.proxy.fault import Reject
 from tailrace.proxy.head import Head
@@ -50,6 +63,66 @@ class Writes(Plugin[Where]):
             head.headers.extend(WRITTEN)
         if self.config.where == "answer, then fails":
             raise ValueError("broken")
+
+
+MESSAGE = {
+    "role": "assistant",
+    "content": [{"type": "text", "text": "hi"}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+}
+MESSAGE_EVENTS = [
+    event({"type": "content_block_delta", "delta": {"type": "text_delta", "text": "a"}}, "content_block_delta"),
+    event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, "message_delta"),
+    event({"type": "message_stop"}, "message_stop"),
+]
+THEIRS = b"Request-Id: theirs\r\n"
+
+
+@pytest.mark.parametrize("plugins", ["[]", "- test_framing:Names: {where: ''}"])
+@pytest.mark.parametrize(
+    ("path", "told", "status"),
+    [
+        ("/v1/messages", answer(200, orjson.dumps(MESSAGE), headers=THEIRS), 200),
+        ("/v1/messages", sse_answer(MESSAGE_EVENTS).replace(b"\r\n\r\n", b"\r\n" + THEIRS + b"\r\n", 1), 200),
+        ("/v1/messages", answer(400, b'{"error":{"message":"no"}}', headers=THEIRS), 400),
+        ("/v1/messages/count_tokens", json_answer({"input_tokens": 1}), 200),
+        ("/v1/messages/batches", b"", 501),
+        ("/v1/messages/x", b"", 404),
+    ],
+    ids=["whole", "stream", "refused", "counted", "unsupported", "unmatched"],
+)
+def test_the_id_has_the_name_that_anthropics_sdk_reads_too(path: str, told: bytes, status: int, plugins: str) -> None:
+    async def main() -> None:
+        async with Upstream(told) as upstream, gateway(yaml_for(upstream, plugins=plugins)) as process:
+            async with RawClient(process.doors[0].shown) as client:
+                got = await client.post(path, {"model": "m", "messages": [], "max_tokens": 1})
+                assert (got.status, got.complete) == (status, True)
+                assert got.head.all("request-id") == got.head.all("x-request-id")
+                assert len(got.head.all("request-id")) == 1
+                assert str(got.header("request-id")).startswith("req_")
+
+    run(main())
+
+
+def test_what_never_became_a_call_has_it_too_and_other_apis_have_not() -> None:
+    async def main() -> None:
+        async with Upstream(json_answer(chat_answer("hi"))) as upstream, gateway(yaml_for(upstream)) as process:
+            async with RawClient(process.doors[0].shown) as client:
+                got = await client.post("/v1/chat/completions", {"model": "m", "messages": []})
+                assert got.head.all("request-id") == []
+                await client.send(b"GET /v1/messages HTTP/1.1\r\nhost: a\r\nx y: b\r\n\r\n")
+                got = await client.read_answer()
+                assert (got.status, got.header("request-id")) == (400, got.header("x-request-id"))
+
+    run(main())
+
+
+class Names(Writes):
+    """Gives answers an id of its own."""
+
+    def on_answer(self, call: Call, head: Head) -> None:
+        head.headers.append((b"Request-ID", b"mine"))
 
 
 async def pieces() -> AsyncIterator[bytes]:

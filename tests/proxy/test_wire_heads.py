@@ -161,3 +161,11 @@ def test_names_and_lines_remembered_are_bounded():
         head(b"x-%d: %d" % (number, number))
     assert len(wire._lines) <= 1024
     assert len(wire._names) <= 1024
+
+
+def test_an_id_is_not_remembered() -> None:
+    """Each answer has another: those that repeat would be forgotten for them."""
+    for name in (b"request-id", b"x-request-id"):
+        wire.parse_head(b"HTTP/1.1 200 OK\r\n%b: only-once" % name)
+        assert b"%b: only-once" % name not in wire._lines
+    assert wire.parse_head(b"HTTP/1.1 200 OK\r\nrequest-id: a").headers == [(b"request-id", b"a")]
