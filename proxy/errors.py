@@ -27,13 +27,16 @@ _ANTHROPIC_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
+_KNOWN_TYPES = frozenset(_ANTHROPIC_TYPES.values())
 _FINAL_CODES = frozenset({"insufficient_quota"})
 
 
 def body_of(fault: Fault, *, anthropic: bool, request_id: str) -> bytes:
     """The error object of a fault."""
     if anthropic:
-        kind = _ANTHROPIC_TYPES.get(fault.status, "invalid_request_error" if fault.status < 500 else "api_error")
+        kind = None if fault.body is None else _known_type(_decoded(fault.body))
+        if kind is None:
+            kind = _ANTHROPIC_TYPES.get(fault.status, "invalid_request_error" if fault.status < 500 else "api_error")
         return orjson.dumps(
             {"type": "error", "error": {"type": kind, "message": fault.message}, "request_id": request_id}
         )
@@ -63,7 +66,7 @@ def answer(fault: Fault, *, anthropic: bool, request_id: str) -> tuple[Head, byt
     if fault.code in _FINAL_CODES:
         headers.append((b"x-should-retry", b"false"))
     body = fault.body
-    if body is None or (anthropic and not body.startswith(b'{"type":"error"')):
+    if body is None or anthropic:
         body = body_of(fault, anthropic=anthropic, request_id=request_id)
     return Head(fault.status, headers), body
 
@@ -77,18 +80,26 @@ def event(fault: Fault, *, anthropic: bool, request_id: str) -> bytes:
 def retold(data: bytes, last: Event, fault: Fault, *, anthropic: bool, request_id: str) -> bytes:
     """The end of a stream whose `last` event is an engine's error, so that this API's SDK raises on it.
 
-    OpenAI's SDKs read every engine's; Anthropic's pass over an event of another name and over another shape. An
-    event that is half out already is followed by ours.
+    OpenAI's SDKs read every engine's; Anthropic's pass over an event of another name and over another shape, and know
+    no engine's own types of errors. An event that is half out already is followed by ours.
     """
-    if not anthropic or _is_anthropic(last):
+    if not anthropic or (last.name == b"error" and _known_type(last.json()) is not None):
         return data
     shown = data.removesuffix(last.raw)
     return shown + event(fault, anthropic=True, request_id=request_id)
 
 
-def _is_anthropic(told: Event) -> bool:
-    body = told.json()
-    if told.name != b"error" or not isinstance(body, dict) or body.get("type") != "error":
-        return False
-    error = body.get("error")
-    return isinstance(error, dict) and isinstance(error.get("type"), str)
+def _known_type(told: object) -> str | None:
+    """The type of an error that is in Anthropic's own words; None where it is in an engine's."""
+    if not isinstance(told, dict) or told.get("type") != "error":
+        return None
+    error = told.get("error")
+    kind = error.get("type") if isinstance(error, dict) else None
+    return kind if isinstance(kind, str) and kind in _KNOWN_TYPES else None
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return orjson.loads(body)
+    except ValueError:
+        return None

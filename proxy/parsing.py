@@ -5,6 +5,7 @@ HTTP/1.0 and 1.1 with httptools (llhttp in strict mode).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 import httptools
@@ -132,8 +133,10 @@ class Parsing(Attended):
             raise Reject(505, "version_unsupported", "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
         method = self._parser.get_method().decode()
         head = read_head(method, self._url, self._headers, version, chain.forward_headers)
-        self._route = chain.routes.find(method, head.path)
-        self._serving = chain if self._route.guarded else chain.unguarded()
+        self._route = route = chain.routes.find(method, head.path)
+        if route.local is not None and b"anthropic-version" in head.folded:
+            self._route = replace(route, anthropic=True)  # both APIs have a list of models
+        self._serving = chain if route.guarded else chain.unguarded()
         self._head, self._head_url, self._head_chain = head, self._url, chain
         return head
 

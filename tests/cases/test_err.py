@@ -87,6 +87,40 @@ def test_ERR_04_a_callers_mistake_is_not_the_workers(status):
     run(body())
 
 
+TYPES = {400: "invalid_request_error", 404: "not_found_error", 413: "request_too_large", 422: "invalid_request_error",
+         429: "rate_limit_error", 500: "api_error", 503: "overloaded_error"}  # fmt: skip
+
+
+@pytest.mark.parametrize("request_body", [CHAT, STREAM], ids=["unary", "stream"])
+@pytest.mark.parametrize("kind", [b'"BadRequestError"', b"[7]", b"null"])
+@pytest.mark.parametrize("status", TYPES)
+def test_ERR_04_an_engines_own_type_of_error_is_none_of_anthropics(status, kind, request_body):
+    told = b'{"type":"error","error":{"type":%b,"message":"no \xc3\xbc"}}' % kind
+
+    async def body():
+        async with scene(answer(status, told)) as s:
+            got = await s.ask(request_body, MESSAGES)
+            error = {"type": TYPES[status], "message": "no \u00fc"}
+            said = {"type": "error", "error": error, "request_id": got.header("x-request-id")}
+            assert (got.status, got.json()) == (status, said)
+            # Elsewhere an engine's error is what it was.
+            assert (await s.ask(request_body)).body == told
+
+    run(body())
+
+
+def test_ERR_04_a_type_of_anthropics_stays_and_gets_our_id():
+    told = b'{"type":"error","error":{"type":"overloaded_error","message":"busy"},"request_id":"theirs"}'
+
+    async def body():
+        async with scene(answer(500, told)) as s:
+            got = await s.ask(CHAT, MESSAGES)
+            error = {"type": "overloaded_error", "message": "busy"}
+            assert got.json() == {"type": "error", "error": error, "request_id": got.header("x-request-id")}
+
+    run(body())
+
+
 def test_ERR_06_hints_for_a_later_try_are_kept():
     async def body():
         lines = (

@@ -114,6 +114,7 @@ STRANGE = [
     event({"error": {"message": "boom", "type": "InternalServerError", "param": None, "code": 503}}),
     event({"type": "error", "error": {"type": "overloaded_error", "message": "boom"}}),  # without the event's name
     event({"error": {"message": "boom", "code": 503}}, "error"),
+    event({"type": "error", "error": {"type": "internal_error", "message": "boom"}}, "error"),  # vLLM's own type
 ]
 
 
@@ -138,6 +139,7 @@ def test_ERR_10_an_engines_error_event_in_a_shape_that_the_sdk_passes_over(stran
             assert last.name == b"error"
             assert set(last.json()) == {"type", "error", "request_id"}
             assert last.json()["error"]["message"] == "boom"
+            assert last.json()["error"]["type"] in ("api_error", "overloaded_error")
             assert len(got.events) == (3 if split else 2)
 
     run(body())

@@ -76,6 +76,25 @@ def test_what_is_not_served_says_so(method: str, path: str, status: int, code: s
     assert not heads
 
 
+@pytest.mark.parametrize("path", ["/v1/models/zz", "/nowhere"])
+def test_an_error_has_the_shape_of_the_api_that_is_spoken(path: str) -> None:
+    async def main() -> None:
+        async with gateway(YAML.format(url="http://127.0.0.1:1")) as process:
+            async with RawClient(process.doors[0].shown) as client:
+                for headers in ({}, {"Anthropic-Version": "2023-06-01"}, {}):
+                    got = await client.get(path, headers)
+                    assert got.status == 404
+                    said = got.json()
+                    if headers:
+                        assert (said["type"], said["error"]["type"]) == ("error", "not_found_error")
+                        assert said["request_id"] == got.header("request-id") == got.header("x-request-id")
+                    else:
+                        assert set(said) == {"error"}
+                        assert got.header("request-id") is None
+
+    run(main())
+
+
 def test_the_models_come_from_memory() -> None:
     status, body, heads = asked("GET", "/v1/models")
     assert status == 200
