@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,15 +57,24 @@ class Listener:
                 yield At(text, "trusted_proxies", number)
 
     def look(self) -> Iterable[At]:
-        """A Unix socket needs a folder to stand in."""
-        yield from folder_faults(self.address)
+        """A Unix socket needs a place to stand in."""
+        yield from place_faults(self.address)
 
 
-def folder_faults(address: str) -> Iterable[At]:
-    """The fault of a Unix socket whose folder is not there; the address stands under `address`."""
-    folder = Path(address.removeprefix("unix:")).parent
-    if address.startswith("unix:/") and not folder.is_dir():
-        yield At(f"there is no folder {folder}", "address")
+def place_faults(address: str) -> Iterable[At]:
+    """What keeps a Unix socket from being made where it should be; the address stands under `address`."""
+    if not address.startswith("unix:/"):
+        return
+    path = Path(address.removeprefix("unix:"))
+    # The methods of paths raise for what stands in a folder that this user may not look into.
+    if not os.path.isdir(path.parent):  # noqa: PTH112
+        yield At(f"there is no folder {path.parent}", "address")
+    elif os.path.lexists(path):
+        # A socket may be one's own: a running gateway's file is checked as well.
+        if not path.is_socket():
+            yield At(f"{path} exists and is no socket", "address")
+    elif not os.access(path.parent, os.W_OK | os.X_OK):
+        yield At(f"the folder {path.parent} cannot be written by this user", "address")
 
 
 def clashes(one: str, other: str) -> bool:

@@ -28,7 +28,7 @@ from tailrace.proxy.ground import folder_fault, own_folder
 from tailrace.proxy.headers import CREDENTIAL, PASS, request_rule
 from tailrace.proxy.hop import SHORTEST
 from tailrace.proxy.limits import Limits, Timeouts
-from tailrace.proxy.listener import Listener, clashes, folder_faults, leads_to, split_listen
+from tailrace.proxy.listener import Listener, clashes, leads_to, place_faults, split_listen
 from tailrace.proxy.pass_through import PassThrough, twice
 from tailrace.proxy.pem import authority_faults, pair_faults
 from tailrace.proxy.plugin import Plugin
@@ -137,7 +137,7 @@ class Admin:
 
     def look(self) -> Iterable[At]:
         """A Unix socket needs a folder to stand in."""
-        yield from folder_faults(self.address)
+        yield from place_faults(self.address)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

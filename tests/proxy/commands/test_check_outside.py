@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +37,47 @@ def told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Told:
 
 def listening(tls: str) -> str:
     return f"listen:\n- address: 127.0.0.1:8443\n  tls:\n{tls}models: {{m: {{workers: ['http://127.0.0.1:1']}}}}\n"
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_a_unix_socket_where_something_else_stands(told: Told, tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "here"
+    match kind:
+        case "file":
+            place.write_text("precious")
+        case "folder":
+            place.mkdir()
+        case "link":
+            place.symlink_to("nowhere")
+    text = f"listen: ['unix:{place}']\nadmin: unix:{place}2\nmodels: {{m: {{workers: ['http://127.0.0.1:1']}}}}\n"
+    assert told(text) == ["1: listen[0]: here exists and is no socket"]
+    place.rename(f"{place}2")
+    assert told(text) == ["2: admin: here2 exists and is no socket"]
+
+
+def test_a_unix_socket_in_a_folder_that_nobody_may_write(
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"listen: ['unix:{tmp_path}/sealed/socket']\nmodels: {{m: {{workers: ['http://127.0.0.1:1']}}}}\n"
+    assert told(text) == ["1: listen[0]: there is no folder sealed"]
+    sealed = tmp_path / "sealed"
+    sealed.write_text("")
+    assert told(text) == ["1: listen[0]: there is no folder sealed"]
+    sealed.unlink()
+    sealed.mkdir()
+    access = os.access
+    # Permissions do not keep the superuser, who may run this, from anything.
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != sealed and access(path, mode))
+    assert told(text) == ["1: listen[0]: the folder sealed cannot be written by this user"]
+
+
+def test_a_socket_that_is_there_may_be_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+        file = tmp_path / "file.yaml"
+        file.write_text(f"listen: 'unix:{tmp_path}/socket'\nmodels: {{m: {{workers: ['http://127.0.0.1:1']}}}}\n")
+        assert main(["check", str(file)]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_tls_files_that_are_not_there(told: Told, tmp_path: Path) -> None:
