@@ -79,7 +79,10 @@ def line_of(call: Call, outcome: Outcome, time: str) -> bytes:
         race = call.race
         if race is not None and race.winner is not None:
             attempt = race.winner
-        pieces += (',"worker":', _text(attempt.worker.name), ',"served_model":', _text(attempt.entry.served))
+        pieces += (',"worker":', _text(attempt.worker.name))
+        # A path that is passed on has an entry of its own, and no model.
+        if route.entry is None:
+            pieces += (',"served_model":', _text(attempt.entry.served))
     elif call.source:
         pieces += (',"source":', _text(call.source))
     if outcome.first_content_ns:

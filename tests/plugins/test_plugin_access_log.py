@@ -28,13 +28,14 @@ SECRET = "sk-very-secret"
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "a private prompt"}]}
 
 
-def logged(path: Path, *scripts, asks) -> list[dict]:
+def logged(path: Path, *scripts, asks, more=lambda upstream: "") -> list[dict]:
     """The lines of a gateway's life."""
 
     async def body():
         plugins = f"- access_log: {{file: {path}}}"
-        async with Upstream(*scripts) as upstream, gateway(yaml_for(upstream, plugins=plugins)) as process:
-            await asks(process.doors[0].shown, upstream)
+        async with Upstream(*scripts) as upstream:
+            async with gateway(yaml_for(upstream, plugins=plugins, more=more(upstream))) as process:
+                await asks(process.doors[0].shown, upstream)
 
     run(body())
     return [orjson.loads(line) for line in path.read_bytes().splitlines()]
@@ -208,3 +209,20 @@ def test_standard_output(capfd):
 
     run(body())
     assert orjson.loads(capfd.readouterr().out)["status"] == 200
+
+
+def test_a_path_that_is_passed_on_has_no_model(tmp_path):
+    async def asks(url, upstream):
+        async with RawClient(url) as client:
+            assert (await client.get("/v1/files/one")).status == 200
+
+    def passed_on(upstream):
+        return (
+            f"pools: {{p: {{workers: ['{upstream.url}']}}}}\nroutes: [{{path: '/v1/files/*', pool: p, methods: [GET]}}]"
+        )
+
+    (line,) = logged(tmp_path / "access.log", json_answer({}), asks=asks, more=passed_on)
+    assert (line["route"], line["path"], line["status"]) == ("pass_through", "/v1/files/*", 200)
+    assert line["worker"].startswith("http://127.0.0.1:")
+    assert "served_model" not in line
+    assert "model" not in line
