@@ -137,6 +137,8 @@ class WorkerWatch:
         standing = self.worker.standing
         if standing.ready or standing.reason != why:
             standing.ready, standing.reason, standing.hop_refused = False, why, True
+            # It answers, and what it said before the keys came to differ is no news any more.
+            standing.dead = standing.draining = False
             log.error("worker %s takes no calls: %s", self.worker.name, why)
             self._shown, self._warned = standing.takes_calls, True
             self._tell()

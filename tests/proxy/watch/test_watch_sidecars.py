@@ -6,12 +6,14 @@ import os
 import signal
 
 import pytest
-from fakes import RawClient, Upstream, decoded, json_answer, run, until
+from fakes import Connection, RawClient, Upstream, decoded, json_answer, run, until
 from sidecars import CHAT, HELLO, KEY, HeldEngine, found, hop, sidecar, simulated, url_of
+from tailrace.proxy.commands.workers import table
 from tailrace.proxy.gateway import running
+from tailrace.proxy.hop import REFUSED
 from tailrace.proxy.roll import described
 from tailrace.worker.sim import Adapter
-from watched import chat, watching, worker_of, yaml
+from watched import chat, feeding, state, watching, worker_of, yaml
 
 
 def test_load_is_pushed_to_every_gateway():
@@ -108,6 +110,25 @@ def test_without_the_right_key_a_worker_is_not_chosen(key: str, caplog: pytest.L
                 await until(lambda: worker.eligible)
                 assert (await chat(process)).status == 200
         assert "hop key" in caplog.text
+
+    run(body())
+
+
+def test_a_worker_that_comes_back_with_another_key_is_neither_dead_nor_draining():
+    async def hang_up(conn: Connection) -> None:
+        conn.close()
+
+    async def body():
+        last = state(ready=False, draining=True, dead=True)
+        refusal = json_answer({"error": {"code": REFUSED}}, 401)
+        async with Upstream(feeding(last, then=hang_up), refusal) as upstream, watching(upstream.url) as process:
+            worker = worker_of(process)
+            await until(lambda: worker.standing.hop_refused)
+            assert (worker.standing.dead, worker.standing.draining, worker.eligible) == (False, False, False)
+            (row,) = table([described(worker)]).splitlines()[1:]
+            assert row.endswith(
+                "  not ready; it does not accept this gateway's hop key, `hop_key` must be the same in both files"
+            )
 
     run(body())
 
