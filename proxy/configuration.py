@@ -47,7 +47,10 @@ def understand(text: str, name: str, *, look: bool = False, elsewhere: bool = Fa
     try:
         role: Role = registry.load("roles", role_name)()
     except registry.UnknownName as error:
-        _refuse(source, node, f"role: {error}")
+        told = Flaw(
+            str(source.path), node.line if node is not None else 1, source.root.origin.covered(f"role: {error}")
+        )
+        raise ConfigError((told, *_faults_of_any_role(source, role_name))) from None
     settings = decode_source(role.Settings, source)
     try:
         role.check(settings)
@@ -56,6 +59,22 @@ def understand(text: str, name: str, *, look: bool = False, elsewhere: bool = Fa
     except Exception as error:
         _refuse(source, source.root.get("plugins"), f"the plugins cannot form a chain: {own_failure(error)}")
     return Configuration(name=name, text=text, role_name=role_name, role=role, settings=settings, files=source.files)
+
+
+def _faults_of_any_role(source: Source, name: str) -> set[Flaw]:
+    """What is wrong whichever role is meant, or in that which is probably meant."""
+    near = registry.nearest("roles", name)
+    found: list[set[Flaw]] = []
+    for likely in registry.names("roles") if near is None else (near,):
+        try:
+            decode_source(registry.load("roles", likely)().Settings, source)
+        except registry.UnknownName:
+            continue
+        except ConfigError as faults:
+            found.append({flaw for flaw in faults.flaws if not flaw.text.startswith("role:")})
+        else:
+            return set()
+    return set.intersection(*found) if found else set()
 
 
 def restart_needed(old: Relay, new: Relay) -> list[str]:

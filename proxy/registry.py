@@ -15,6 +15,9 @@ from typing import Any
 from tailrace.proxy.blame import own_failure
 from tailrace.proxy.plugin import AnyPlugin, Plugin
 
+FEW = 4
+"""So many names are all told, even where it is clear which one was meant."""
+
 
 class UnknownName(ValueError):  # noqa: N818 - it is reported as a fault of the configuration
     """No such plugin, command or role; the text names what there is."""
@@ -30,12 +33,21 @@ def names(group: str) -> list[str]:
     return sorted(_found(group))
 
 
+def nearest(group: str, name: str) -> str | None:
+    """The name of a group that is probably meant."""
+    near = difflib.get_close_matches(name, _found(group), 1)
+    return near[0] if near else None
+
+
 def load(group: str, name: str) -> Any:
     """The object that a name of a group stands for; raises UnknownName."""
     point = _found(group).get(name)
     if point is None:
-        near = difflib.get_close_matches(name, _found(group), 1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names(group))}"
+        found = nearest(group, name)
+        known = f"known: {', '.join(names(group))}"
+        hint = known if found is None else f"did you mean '{found}'?"
+        if found is not None and len(_found(group)) <= FEW:
+            hint += f" ({known})"
         raise UnknownName(f"there is no {group.removesuffix('s')} '{name}'; {hint}")
     try:
         return point.load()

@@ -37,10 +37,19 @@ def build(text: str, origin: Origin, interpolation: Interpolation) -> Node | Non
         mark = error.problem_mark or error.context_mark
         said = ", ".join(part for part in (error.context, error.problem) if part)
         line = mark.line + 1 if mark else 1
-        builder.stop(_Spot(origin, line), f"not YAML: {said}{_unquoted(text, error)}")
+        builder.stop(_Spot(origin, line), f"not YAML: {said}{_tab(text, error)}{_unquoted(text, error)}")
     except yaml.YAMLError as error:
         builder.stop(_Spot(origin, 1), f"not YAML: {getattr(error, 'reason', 'unreadable')}")
     return builder.root
+
+
+def _tab(text: str, error: yaml.MarkedYAMLError) -> str:
+    """A hint where the character that YAML cannot use is a tab, which looks like the spaces that it wants."""
+    mark, problem = error.problem_mark, error.problem or ""
+    if mark is None or " tab " in problem:
+        return ""
+    line = "".join(text.splitlines()[mark.line : mark.line + 1])
+    return "; it is a tab, and only spaces may indent" if line[mark.column :][:1] == "\t" else ""
 
 
 def _unquoted(text: str, error: yaml.MarkedYAMLError) -> str:
