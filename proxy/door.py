@@ -37,6 +37,8 @@ class Door:
         self._server: asyncio.Server | None = None
         self._arrivals: Arrivals | None = None
         self.accepting = False
+        self.certificate_fault = ""
+        """Why the files of the certificate cannot be used as they are now; an older one is served."""
         networks = [ipaddress.ip_network(net) for net in settings.trusted_proxies if net != "unix"]
         self._trust = Trust(networks, unix="unix" in settings.trusted_proxies)
 
@@ -87,11 +89,13 @@ class Door:
             return
         try:
             if self._tls.refresh():
+                self.certificate_fault = ""
                 log.info("%s: certificate read again", self._settings.address)
         except (OSError, ssl.SSLError) as error:
-            log.error(
-                "%s: the changed certificate cannot be used, the old one stays: %s", self._settings.address, error
-            )
+            fault = f"{self._settings.address}: the changed certificate cannot be used, the old one stays: {error}"
+            if fault != self.certificate_fault:
+                self.certificate_fault = fault
+                log.error("%s", fault)
 
     @property
     def shown(self) -> str:

@@ -124,7 +124,11 @@ class Occupant:
 
     async def _status(self) -> dict[str, Any]:
         process = self._present
-        return {"unready": process.unready(), "active": process.service.active}
+        return {
+            "unready": process.unready(),
+            "active": process.service.active,
+            "certificates": [door.certificate_fault for door in process.doors if door.certificate_fault],
+        }
 
     async def _workers(self) -> list[dict[str, Any]]:
         return [described(worker) for worker in self._present.workers()]

@@ -83,7 +83,12 @@ class ServerContext:
 
         The same bad files are complained of once.
         """
-        stamp = self._stamps()
+        try:
+            stamp = self._stamps()
+        except OSError:
+            # Whatever stands there next, the old files too, is read again.
+            self._stamp = ()
+            raise
         if stamp == self._stamp:
             return False
         self._stamp = stamp

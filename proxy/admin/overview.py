@@ -26,7 +26,7 @@ class Overview:
 
     async def readiness(self) -> dict[str, Any]:
         """Whether new traffic should come here; one process that is ready is enough."""
-        answers = [answer for answer in (await self._crew.ask("status")).values() if isinstance(answer, dict)]
+        answers = await self._statuses()
         reasons: list[str] = []
         if self.ending:
             reasons.append("shutting down")
@@ -41,6 +41,9 @@ class Overview:
             "processes": {"serving": len(answers), "wanted": self._crew.seats},
             "running_calls": sum(answer["active"] for answer in answers),
         }
+
+    async def _statuses(self) -> list[dict[str, Any]]:
+        return [answer for answer in (await self._crew.ask("status")).values() if isinstance(answer, dict)]
 
     async def workers(self) -> list[dict[str, Any]]:
         """Each worker once: running calls added up, eligible or drained where it is in all processes."""
@@ -74,14 +77,16 @@ class Overview:
         log.info("worker %s %s, by the admin port", name, "gets no new calls" if drained else "may get calls again")
         return name
 
-    def configuration(self) -> dict[str, Any]:
+    async def configuration(self) -> dict[str, Any]:
         """The configuration in force, every default filled in and every secret masked."""
         orders = self._orders
+        certificates = {fault for answer in await self._statuses() for fault in answer["certificates"]}
         return {
             "file": orders.configuration.name,
             "generation": orders.generation,
             "loaded_at": orders.loaded_at,
             "last_error": orders.last_error,
+            "certificate_error": "\n".join(sorted(certificates)) or None,
             "restart_needed_for": orders.restart_needed_for,
             "yaml": render(orders.configuration.settings),
         }

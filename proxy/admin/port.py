@@ -98,4 +98,4 @@ class AdminPort:
         return web.json_response({"worker": name, "drained": drained})
 
     async def _config(self, _request: web.Request) -> web.Response:
-        return web.json_response(self._overview.configuration())
+        return web.json_response(await self._overview.configuration())

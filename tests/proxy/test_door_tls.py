@@ -86,11 +86,22 @@ def test_a_changed_certificate_is_for_new_connections(authority: Authority, capl
                 third.key.write_bytes(new_key)
                 door.refresh_tls()
                 assert await seen(door.shown, authority.trusting()) == (third.serial, None)
+                assert not door.certificate_fault
+                good = third.cert.read_bytes()
                 third.cert.write_text("nonsense")
                 door.refresh_tls()
-                third.cert.unlink()
-                door.refresh_tls()
+                assert door.certificate_fault.endswith(f"the old one stays: {third.cert} holds no PEM certificate")
+                aside = third.cert.rename(third.cert.with_suffix(".aside"))
+                for _ in range(2):
+                    door.refresh_tls()
+                    assert "No such file" in door.certificate_fault
                 assert await seen(door.shown, authority.trusting()) == (third.serial, None)
+                aside.rename(third.cert)
+                door.refresh_tls()
+                assert "holds no PEM certificate" in door.certificate_fault
+                third.cert.write_bytes(good)
+                door.refresh_tls()
+                assert not door.certificate_fault
 
     with caplog.at_level(logging.INFO):
         run(body())
@@ -99,8 +110,8 @@ def test_a_changed_certificate_is_for_new_connections(authority: Authority, capl
         (True, False),
         (False, True),
         (True, False),
-        (False, True),
-        (False, True),
+        *[(False, True)] * 3,
+        (True, False),
     ]
 
 

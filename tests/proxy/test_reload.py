@@ -240,10 +240,16 @@ def test_changed_certificate_is_taken_up_without_a_reload(tmp_path: Path) -> Non
             assert it.url.startswith("https://127.0.0.1:")
             async with RawClient(it.url, tls=authority.trusting()) as client:
                 assert (await client.get("/healthz")).status == 200
+            pair.cert.write_text("nonsense")
+            told = f"127.0.0.1:0: the changed certificate cannot be used, the old one stays: {pair.cert} holds no PEM"
+            while told not in str(shown := (await it.get("/admin/config")).json()["certificate_error"]):
+                await asyncio.sleep(0.02)
+            assert len(shown.splitlines()) == 1
             authority.issue("server")
             for index in range(2):
                 while not any(f"gateway[{index}]: " in line and "read again" in line for line in it.log):
                     await asyncio.sleep(0.02)
+            assert (await it.get("/admin/config")).json()["certificate_error"] is None
             async with RawClient(it.url, tls=authority.trusting()) as client:
                 assert (await client.get("/healthz")).status == 200
 
