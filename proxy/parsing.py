@@ -18,6 +18,7 @@ from tailrace.proxy.intake import check_length, head_too_large, read_head, targe
 if TYPE_CHECKING:
     from tailrace.proxy.chain import Chain
     from tailrace.proxy.door import Door
+    from tailrace.proxy.fault import Fault
     from tailrace.proxy.repeat import Repeat
     from tailrace.proxy.routes import Route
     from tailrace.proxy.server import ClientConnection
@@ -80,13 +81,16 @@ class Parsing(Attended):
             return  # a trailer: nothing behind a body may pass for a header, nor take memory
         if len(name) == 14 and name.lower() == b"content-length":
             # Kept apart: it differs where all else is the same, and the parser has checked that it came once.
-            check_length(value, self.service.chain.limits.body)
             self._length = value
+            try:
+                check_length(value, self.service.chain.limits.body)
+            except Reject:
+                self._head = None  # so that the whole head is read, and refused then
         else:
             self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Make a Call of a head; raises Reject where it is wrong."""
+        """Make a Call of a head; raises Reject where it is wrong, and `_refuse_head` is next."""
         limits = self.service.chain.limits
         self._head_size = 0
         self._head_since = 0.0
@@ -138,7 +142,30 @@ class Parsing(Attended):
             self._route = replace(route, anthropic=True)  # both APIs have a list of models
         self._serving = chain if route.guarded else chain.unguarded()
         self._head, self._head_url, self._head_chain = head, self._url, chain
+        if self._length:
+            check_length(self._length, limits.body)
         return head
+
+    def _refuse_head(self, fault: Fault) -> None:
+        """Make a Call of a head that is whole but refused, for plugins to see its answer and to hear of its end.
+
+        Where it could not be read, the call's path is `/` and its route leads nowhere. One that is too large is none.
+        """
+        if fault.status == 431:
+            return
+        chain, head = self._serving, self._head
+        if head is None or head.headers is not self._headers:
+            chain = self.service.chain
+            method, version = self._parser.get_method().decode(), self._parser.get_http_version()
+            head = RequestHead(method, "/", b"", b"/", self._headers, version)
+            anthropic = self._anthropic or b"anthropic-version" in head.folded
+            self._route = replace(chain.routes.find(method, ""), anthropic=anthropic)
+            self._head = None
+        peer = self.door.client_of(self.peer, head) if self.peer.trusted else self.peer
+        client = cast("ClientConnection", self)
+        self._reading = call = Call(self.service.next_id(), chain, client, head, self._route, peer)
+        call.fail(fault)
+        self._queue.append(call)
 
     def on_body(self, body: bytes) -> None:
         """Some of the body; raises Reject where it is too large."""

@@ -77,6 +77,8 @@ class ClientConnection(Parsing):
             if not isinstance(cause, Reject):
                 raise
             fault = cause.fault
+            if self._reading is None:
+                self._refuse_head(fault)
         except httptools.HttpParserError:
             fault = invalid("The request is not valid HTTP/1.1.").fault
         if self._repeats:

@@ -175,10 +175,9 @@ def _read_line(parsed: ParsedHead, line: bytes) -> Line:
     elif rule == PASS:
         if low == b"content-encoding":
             parsed.coded = value.lower() != b"identity"
-            return (low, value), 0
-        if low == b"request-id":
-            return (low, value), 0  # a sidecar's, another every time
-        return _remember(line, ((low, value), _kind(value) if low == b"content-type" else 0))
+        elif low != b"request-id":  # another every time
+            return _remember(line, ((low, value), _kind(value) if low == b"content-type" else 0))
+        return (low, value), 0
     elif rule == DROP:
         return _remember(line, (None, 0))
     elif rule == CODING:
