@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from tailrace.worker.engine import stragglers
 from tailrace.worker.engine.body import Body, Found, Launched
 from tailrace.worker.engine.client import EngineClient
 from tailrace.worker.engine.command import Command, EngineError, vllm_command
+from tailrace.worker.engine.folder import private_folder
 from tailrace.worker.engine.lives import Lives
 from tailrace.worker.engine.output import OutputRelay
 from tailrace.worker.engine.settings import EngineSettings
@@ -94,8 +94,7 @@ async def engine(settings: EngineSettings, on_change: Callable[[EngineState], No
     async with contextlib.AsyncExitStack() as stack:
         command: Command | None = None
         if settings.url is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tailrace-engine-")))
-            command = _command(settings, folder)
+            command = _command(settings, stack.enter_context(private_folder()))
             target, api_key = command.target, command.api_key
             await _bury_orphans()
             relay = OutputRelay()
