@@ -13,6 +13,8 @@ from simdjson import Object, Parser
 SHORTEST: Final = 8 * 1024
 LONGEST: Final = 1024 * 1024
 """A parser keeps some 14 bytes for each byte of the longest body that it has seen."""
+MOST: Final = 128
+"""Each name is looked up among all the others: those of a large body would take the whole process for many seconds."""
 LATER: Final = object()
 """Stands for a value that has to be read from the text."""
 _BULK: Final = frozenset({"messages", "input", "prompt", "tools", "documents", "texts", "system", "instructions"})
@@ -23,8 +25,8 @@ _parser: Final = Parser(LONGEST)
 def skim(raw: bytes) -> dict[str, Any] | None:
     """What the top level of a JSON object holds, by name; None where only the exact reading can decide.
 
-    That is so for what is no JSON object, has a name twice or with a NUL, or goes beyond what the parser takes (its
-    integers have 64 bits). A value that is neither short nor exact is LATER.
+    That is so for what is no JSON object, has a name twice or with a NUL, or more than MOST, or goes beyond what the
+    parser takes (its integers have 64 bits). A value that is neither short nor exact is LATER.
     """
     if not raw.startswith(b"{"):
         return None
@@ -32,8 +34,8 @@ def skim(raw: bytes) -> dict[str, Any] | None:
         found = _parser.parse(raw)
         assert isinstance(found, Object)
         names = list(found)
-        if "\0" in "".join(names):
-            return None  # a name is looked up to its first NUL
+        if len(names) > MOST or "\0" in "".join(names):
+            return None  # a name is looked for from the first on, and to its first NUL
         values = {name: LATER if name in _BULK else found[name] for name in names}
     except (ValueError, RuntimeError, TypeError, MemoryError):
         return None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tailrace.proxy.body import JsonBody
 from tailrace.proxy.fault import Reject
-from tailrace.proxy.skim import LATER, LONGEST, SHORTEST, skim
+from tailrace.proxy.skim import LATER, LONGEST, MOST, SHORTEST, skim
 
 TEXT = "wörter 敏捷 " * 2000
 
@@ -99,3 +99,9 @@ def test_damaged_long_bodies_are_refused_or_still_json() -> None:
             value = json.loads(raw)
             assert set(found) == set(value)
             assert all(seen is LATER or seen == value[name] for name, seen in found.items())
+
+
+@pytest.mark.parametrize(("more", "decided"), [(0, True), (1, False), (60_000, False)])
+def test_many_names_are_not_looked_up_one_after_the_other(more: int, decided: bool) -> None:
+    raw = json.dumps({f"k{number}": 1 for number in range(MOST + more)}).encode()
+    assert (skim(raw) is not None) is decided
