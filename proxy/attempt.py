@@ -56,6 +56,7 @@ class Attempt(Sink):
     _shows = False
     _owed: Owed | None = None
     _splitter: Splitter | None = None
+    __deletable__ = ("call", "race")
 
     def __init__(self, race: Race, call: Call, entry: ModelEntry, worker: Worker, number: int, why: str) -> None:
         self.race = race
@@ -101,6 +102,11 @@ class Attempt(Sink):
         pipeline = call.chain.pipeline
         connection.stride = call.stride if pipeline.judge or pipeline.on_stream else None
         connection.send(self, head, body)
+
+    def untie(self) -> None:
+        """The call is over: it is freed at once, and not by the collector, where nothing refers back to it."""
+        del self.call
+        del self.race
 
     def release(self) -> None:
         """Close what this attempt has open; nothing is heard from it afterwards."""

@@ -92,7 +92,15 @@ class Closing:
         finally:
             self.holding = held
 
+    def forget(self) -> None:
+        """The stream is over: nobody wants its last bytes any more."""
+        self._then = nowhere
+
     def _released(self) -> None:
         if self.holding:
             self.holding = False
             self._then(self._last)
+
+
+def nowhere(data: bytes) -> None:
+    """Where bytes go of a stream that is over."""

@@ -42,6 +42,7 @@ def finish(call: Call, outcome: Outcome) -> None:
             call.client.service.plugin_failed(name)
     call.drop()
     call.client.service.completed(call, outcome)
+    call.untie()
     call.client.finished(call)
 
 

@@ -46,5 +46,11 @@ class Signal(Generic[T]):
         if not self.settled:
             yield self
         if self._error is not None:
-            raise self._error
+            raise self._taken()
         return self._value
+
+    def _taken(self) -> BaseException:
+        """The exception, let go of: its traceback refers to this signal, and a circle is left to the collector."""
+        error, self._error = self._error, None
+        assert error is not None
+        return error

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy import answers
-from tailrace.proxy.closing import Closing
+from tailrace.proxy.closing import Closing, nowhere
 from tailrace.proxy.delivery import Delivery
 from tailrace.proxy.dialects import Sign
 from tailrace.proxy.errors import event as error_event
@@ -68,8 +68,7 @@ class StreamRelay(Sink):
         self.done: Signal[Outcome] = Signal()
         self._sse = attempt.streaming
         self._open = OpenEvent()
-        self.passed = 0
-        """Bytes of the body that went on in their own framing."""
+        self.passed = 0  # bytes of the body that went on in their own framing
         self._passage: Passage | None = None
         self._delivery: Delivery | None = None
         self._closing = Closing(attempt, self._let_go)
@@ -295,3 +294,7 @@ class StreamRelay(Sink):
             upstream.resume_reading()  # a connection must not rest paused
         outcome.delivered_bytes = self.passed
         self.done.set(outcome)
+        # Nothing goes in circles, so that all of it is freed at once.
+        self._closing.forget()
+        self._send = nowhere
+        self._taps = None
