@@ -8,7 +8,7 @@ from tailrace.proxy.ground import Places
 from tailrace.proxy.ledger.keeper import Keeper
 from tailrace.proxy.ledger.log import SEGMENT_BYTES, SEGMENT_SECONDS, Log
 from tailrace.proxy.ledger.segments import FOLDER
-from tailrace.proxy.ledger.shipping import KEEP_SECONDS, Shipper
+from tailrace.proxy.ledger.shipping import KEEP_SECONDS, PERIOD, Shipper
 from tailrace.proxy.ledger.sinks import sink_of
 
 STALLED_SECONDS = 5.0
@@ -38,7 +38,7 @@ class Books:
         rings.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.log = Log(places.state / FOLDER, segment_bytes=segment_bytes, segment_seconds=segment_seconds)
         self.keeper = Keeper(rings, self.log)
-        self.shipper = Shipper(self.log, sink, keep_seconds=keep_seconds)
+        self.shipper = Shipper(self.log, sink, keep_seconds=keep_seconds, period=PERIOD)
         self.keeper.start()
         self.shipper.start()
 

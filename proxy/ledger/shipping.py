@@ -70,18 +70,24 @@ class Shipper:
     def close(self) -> None:
         """Ship what can be shipped within a moment, and end; the rest is shipped by the next."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join(_PARTING)
+        if self._thread is None:
+            self._part()
+        else:
+            self._thread.join(2 * _PARTING)
             if self._thread.is_alive():
                 log.warning("the ledger's sink does not answer, and is left as it is")
                 return
-        if not self.trouble:
-            self._try(time.monotonic() + _PARTING)
         self._sink.close()
 
     def _run(self) -> None:
         while not self._stop.wait(self._pause()):
             self._try()
+        # Here, as a sink that stands still now would hold up whoever closes.
+        self._part()
+
+    def _part(self) -> None:
+        if not self.trouble:
+            self._try(time.monotonic() + _PARTING)
 
     def _pause(self) -> float:
         if not self._failures:

@@ -63,18 +63,31 @@ def test_what_is_wrong_is_told(places: Places, monkeypatch: pytest.MonkeyPatch) 
         Books(places, "postgresql://x")
 
 
+@pytest.mark.parametrize("period", [0.01, 3600.0], ids=["from-the-beginning", "at-the-end"])
 def test_a_sink_that_stands_still_is_told_and_keeps_nobody_from_ending(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Places, monkeypatch: pytest.MonkeyPatch, period: float
 ) -> None:
+    monkeypatch.setattr("tailrace.proxy.ledger.books.PERIOD", period)
     monkeypatch.setattr("tailrace.proxy.ledger.books.BEHIND_SECONDS", 0.05)
     monkeypatch.setattr("tailrace.proxy.ledger.shipping._PARTING", 0.05)
-    goes_on = threading.Event()
-    monkeypatch.setattr(SqliteSink, "store", lambda *_: goes_on.wait(30))
+    asked, goes_on = threading.Event(), threading.Event()
+    in_vain: list[str] = []
+
+    def store(*_: object) -> None:
+        asked.set()
+        if not goes_on.wait(30):
+            in_vain.append("nobody went on meanwhile")
+
+    monkeypatch.setattr(SqliteSink, "store", store)
     books = Books(places, None)
     fill(Ring.create(rings_in(places), "w", 16), 3)
+    if period < 1:
+        assert asked.wait(30)
     until(lambda: bool(books.troubles))
     assert books.troubles[0].startswith("the ledger's sink is ")
     books.close()
+    assert asked.is_set()
+    assert not in_vain
     goes_on.set()
     assert books.shipper._thread is not None
     books.shipper._thread.join(10)
