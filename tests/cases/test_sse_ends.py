@@ -11,6 +11,15 @@ from tailrace.proxy.outcome import Ending
 from cases.scene import DONE, END, FINISH, ROLE, STREAM, USAGE, errors_of, framed, scene
 
 RESPONSES = "/v1/responses"
+SILENCE = 0.4
+"""After so many seconds a stream that owes nothing counts as ended here."""
+LONGER = 1.0
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    for module in ("attempt", "closing"):
+        monkeypatch.setattr(f"tailrace.proxy.{module}.SILENCE", SILENCE)
 
 
 def told(kind, **fields):
@@ -94,7 +103,7 @@ def test_SSE_13_usage_that_is_owed_is_waited_for(plugin):
     ]
 
     async def one(pieces, count, body):
-        async with scene(pausing(pieces[:count], 2.8, pieces[count:]), plugins=f"[cases.witness:{plugin}]") as s:
+        async with scene(pausing(pieces[:count], LONGER, pieces[count:]), plugins=f"[cases.witness:{plugin}]") as s:
             answer = await s.ask(body)
             assert (answer.body, answer.complete) == (b"".join(pieces), True)
             assert (await s.outcome()).ending is Ending.COMPLETED
@@ -109,7 +118,7 @@ def test_SSE_13_usage_that_the_gateway_needs_is_waited_for():
     plugins = "[cases.witness:Witness, cases.policies:NeedsUsage]"
 
     async def body():
-        async with scene(pausing(ALL[:3], 2.8, ALL[3:]), plugins=plugins) as s:
+        async with scene(pausing(ALL[:3], LONGER, ALL[3:]), plugins=plugins) as s:
             answer = await s.ask()
             assert (answer.body, answer.complete) == (b"".join([*ALL[:3], DONE]), True)
             usage = (await s.outcome()).usage
@@ -121,7 +130,7 @@ def test_SSE_13_usage_that_the_gateway_needs_is_waited_for():
 
 def test_SSE_13_usage_that_never_comes():
     async def body():
-        async with scene(pausing(ALL[:3], 0, []), more="timeouts: {gap: 2.5}") as s:
+        async with scene(pausing(ALL[:3], 0, []), more=f"timeouts: {{gap: {LONGER}}}") as s:
             answer = await s.ask(ASKED)
             assert answer.body.startswith(b"".join(ALL[:3]))
             assert not answer.complete

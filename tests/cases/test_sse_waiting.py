@@ -112,7 +112,8 @@ def test_SSE_08_failure_after_a_heartbeat_is_an_event():
 
 
 @pytest.mark.parametrize("stays_open", [False, True])
-def test_SSE_13_no_done(stays_open):
+def test_SSE_13_no_done(stays_open, monkeypatch):
+    monkeypatch.setattr("tailrace.proxy.closing.SILENCE", 0.2)
     pieces = [ROLE, chat_chunk("a"), FINISH, USAGE]
 
     async def open_end(conn, request):
@@ -128,13 +129,13 @@ def test_SSE_13_no_done(stays_open):
     run(body())
 
 
-def test_SSE_13_one_of_two_choices_finished_is_no_end():
+def test_SSE_13_one_of_two_choices_finished_is_no_end(monkeypatch):
     """With n=2, silence behind the first finish reason is not the end of the answer."""
     pieces = [chat_chunk("a"), chat_chunk("b", index=1), chat_chunk(finish="stop")]
 
     async def slow(conn, request):
         await conn.send(sse_head() + framed(pieces))
-        await asyncio.sleep(2.6)
+        await asyncio.sleep(1.0)
         await conn.send(framed([chat_chunk("c", index=1), chat_chunk(finish="stop", index=1), DONE]) + END)
 
     async def body():
@@ -148,6 +149,7 @@ def test_SSE_13_one_of_two_choices_finished_is_no_end():
         await s.upstream.asked()
         return await s.ask({**STREAM, "n": 2})
 
+    monkeypatch.setattr("tailrace.proxy.closing.SILENCE", 0.4)
     run(body())
 
 

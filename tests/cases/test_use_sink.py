@@ -91,6 +91,7 @@ def test_USE_13_a_lost_acknowledgement_doubles_nothing(
             raise Down("the connection was lost before the answer")
 
     monkeypatch.setattr(kind, "store", deaf)
+    monkeypatch.setattr("tailrace.proxy.ledger.books.PERIOD", 0.05)
 
     async def main() -> None:
         async with billed(tmp_path, SCRIPTS, more=to_sink(url)) as scene:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tree import CODE, LOOSE, ROOT, files, named
@@ -19,7 +20,12 @@ UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX)\b")
 
 def parsed(*trees: str) -> Iterator[tuple[str, ast.Module]]:
     for path in files(".py", trees=trees):
-        yield named(path), ast.parse(path.read_text())
+        yield named(path), parse(path)
+
+
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def test_files_are_small() -> None:
