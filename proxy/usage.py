@@ -27,7 +27,7 @@ class _Cached(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
 
 
-class _Common(msgspec.Struct, gc=False):
+class _Usual(msgspec.Struct, gc=False):
     """A usage object in OpenAI's spelling, as nearly all are."""
 
     prompt_tokens: int
@@ -37,7 +37,7 @@ class _Common(msgspec.Struct, gc=False):
     cache_creation_input_tokens: msgspec.Raw | None = None
 
 
-_common: Final = msgspec.json.Decoder(_Common).decode
+_usual: Final = msgspec.json.Decoder(_Usual).decode
 
 
 def usage_in(text: bytes) -> Usage | None:
@@ -64,7 +64,7 @@ def usage_in(text: bytes) -> Usage | None:
 def _plain(value: bytes) -> Usage | None:
     """The numbers of a usage object that has nothing strange, which takes a quarter of the time; None for any other."""
     try:
-        common = _common(value)
+        common = _usual(value)
     except msgspec.DecodeError:
         return None
     prompt, completion, details = common.prompt_tokens, common.completion_tokens, common.prompt_tokens_details
