@@ -32,10 +32,19 @@ def whole_number(body: JsonBody, field: str) -> int | None:
 
 def tokens_asked(body: JsonBody, route: str) -> int | None:
     """The bound of one choice's tokens that a request names, None where it names none; raises Reject(400)."""
-    named = [asked for field in TOKEN_FIELDS.get(route, ()) if (asked := whole_number(body, field)) is not None]
-    return max(0, min(named)) if named else ENGINE_DEFAULT.get(route)
+    least: int | None = None
+    for field in TOKEN_FIELDS.get(route, ()):
+        asked = whole_number(body, field)
+        if asked is not None and (least is None or asked < least):
+            least = asked
+    return ENGINE_DEFAULT.get(route) if least is None else max(0, least)
 
 
 def choices_asked(body: JsonBody, route: str) -> int:
     """How many answers a request wants to be generated, at least 1; raises Reject(400)."""
-    return max((whole_number(body, field) or 1 for field in CHOICE_FIELDS.get(route, ())), default=1)
+    most = 1
+    for field in CHOICE_FIELDS.get(route, ()):
+        asked = whole_number(body, field)
+        if asked is not None and asked > most:
+            most = asked
+    return most

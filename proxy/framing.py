@@ -47,7 +47,9 @@ def _lines_of(head: Head) -> list[bytes]:
         if beginning is None:
             beginning = _beginning_of(name)
         if beginning:
-            lines += (beginning, value, b"\r\n")
+            lines.append(beginning)
+            lines.append(value)
+            lines.append(b"\r\n")
     return lines
 
 

@@ -31,6 +31,8 @@ _REASON: Final = re.compile(rb'_reason"\s*:\s*"')
 _USAGE_ROUTES: Final = frozenset({"chat", "completions"})
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"((?:[^"\\]|\\.){0,256})"')
+_SHORTLY: Final = b'"model":"'
+_NAME: Final = 256
 _SAMPLE: Final = 1024
 _TRUE: Final = b"true"
 
@@ -181,7 +183,14 @@ class Harvest:
     @property
     def model(self) -> str:
         """The model that the engine says it is, as far as that stands near the beginning of its answer."""
-        found = _MODEL.search(self._sample)
+        sample = self._sample
+        at = sample.find(_SHORTLY)
+        end = sample.find(b'"', at + len(_SHORTLY)) if at >= 0 else -1
+        if end >= 0:
+            name = sample[at + len(_SHORTLY) : end]
+            if len(name) <= _NAME and name.find(b"\\") < 0:
+                return name.decode(errors="replace")
+        found = _MODEL.search(sample)
         return "" if found is None else found.group(1).decode(errors="replace")
 
     def note(self, prompt: int, completion: int, cached: int) -> None:

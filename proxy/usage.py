@@ -48,10 +48,9 @@ def usage_in(text: bytes) -> Usage | None:
     at = text.rfind(_NAMED)
     if at < 0:
         return None
-    found = _AFTER.match(text, at)
-    if found is None or found.group(1) == _NONE:
+    value = _value_at(text, at + len(_NAMED))
+    if value is None or value == _NONE:
         return None
-    value = found.group(1)
     usage = _plain(value)
     if usage is None:
         try:
@@ -59,6 +58,16 @@ def usage_in(text: bytes) -> Usage | None:
         except orjson.JSONDecodeError:
             return None
     return usage if usage.prompt or usage.completion else None
+
+
+def _value_at(text: bytes, at: int) -> bytes | None:
+    """What follows a name that ends at a place: an object of numbers as it is usually written, else whatever fits."""
+    if text[at : at + 2] == b":{":
+        end = text.find(b"}", at)
+        if end >= 0 and text.find(b"{", at + 2, end) < 0:
+            return text[at + 1 : end + 1]
+    found = _AFTER.match(text, at - len(_NAMED))
+    return None if found is None else found.group(1)
 
 
 def _plain(value: bytes) -> Usage | None:

@@ -55,7 +55,8 @@ def headers_of(shown: Sequence[Shown], purse: Purse, *, anthropic: bool) -> list
         limit = tightest.counter.limit
         left, resets, ends = seen or (limit, 0, 0.0)
         of_limit, of_rest, of_reset = (_ANTHROPIC if anthropic else _OPENAI)[what]
-        headers += ((of_limit, b"%d" % limit), (of_rest, b"%d" % left))
+        headers.append((of_limit, str(limit).encode()))
+        headers.append((of_rest, str(left).encode()))
         if 0 < resets < FOREVER:
             headers.append((of_reset, _moment(resets) if anthropic else _duration(ends - purse.now())))
     return headers

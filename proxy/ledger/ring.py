@@ -106,7 +106,7 @@ class Ring:
     def mint(self) -> str:
         """A charge key that nobody else has or will have."""
         self._minted += 1
-        return f"{self.ident}-{self._minted:x}"
+        return f"{self.ident}-{self._minted}"
 
     def open(self, opening: Opening) -> int:
         """Begin a record; its slot, or FULL where neither memory nor the log has room now."""
