@@ -156,6 +156,7 @@ def record_from(row: Sequence[Any]) -> Record:
 _ATTRIBUTES = {"class": "service_class", "v": "version"}
 _STORED = tuple(name for name, _ in COLUMNS if name not in ("ledger", "tags"))
 _of = attrgetter(*(_ATTRIBUTES.get(name, name) for name in _STORED))
+_words = attrgetter(*(_ATTRIBUTES.get(name, name) for name, kind in COLUMNS if kind == "text" and name in _STORED))
 _LEDGER, _TAGS = (next(at for at, (name, _) in enumerate(COLUMNS) if name == wanted) for wanted in ("ledger", "tags"))
 
 
@@ -163,5 +164,7 @@ def _row(record: Record, ledger: str) -> tuple[Any, ...]:
     values = list(_of(record))
     values.insert(_LEDGER, ledger)
     values.insert(_TAGS, msgspec.json.encode(record.tags).decode())
-    # PostgreSQL's text cannot hold the one character.
-    return tuple(value.replace("\0", "�") if type(value) is str and "\0" in value else value for value in values)
+    if "\0" in "".join(_words(record)) or "\0" in values[_TAGS]:
+        # PostgreSQL's text cannot hold this character.
+        return tuple([value.replace("\0", "�") if type(value) is str else value for value in values])
+    return tuple(values)
