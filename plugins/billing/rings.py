@@ -1,4 +1,4 @@
-"""The ring of a process: one for all chains that are alive in it, until the last call of the last has ended."""
+"""The ring of a process: one for all chains alive in it that want the same room, until the last of them has ended."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from pathlib import Path
 
 from tailrace.proxy.ledger.ring import Ring
 
-_held: dict[Path, tuple[Ring, int]] = {}
+_held: dict[tuple[Path, int], tuple[Ring, int]] = {}
 
 
 @contextmanager
-def ring_in(folder: Path) -> Iterator[Ring]:
-    """The process's ring in a folder; raises OSError where there is no room for one."""
-    found = _held.get(folder)
-    ring, users = found if found is not None else (Ring.create(folder, f"{socket.gethostname()}/{os.getpid()}"), 0)
-    _held[folder] = ring, users + 1
+def ring_in(folder: Path, slots: int) -> Iterator[Ring]:
+    """The process's ring of a size in a folder; raises OSError where there is no room for one."""
+    which = folder, slots
+    found = _held.get(which)
+    ring, users = found or (Ring.create(folder, f"{socket.gethostname()}/{os.getpid()}", slots), 0)
+    _held[which] = ring, users + 1
     try:
         yield ring
     finally:
-        ring, users = _held.pop(folder)
+        ring, users = _held.pop(which)
         if users > 1:
-            _held[folder] = ring, users - 1
+            _held[which] = ring, users - 1
         else:
             ring.close()

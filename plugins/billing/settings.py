@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from tailrace.proxy.config import At, AtLeast, AtMost, ConfigError, Seconds, Secret, setting
+from tailrace.proxy.ledger.ring import SLOTS
 from tailrace.proxy.ledger.shipping import KEEP_SECONDS
 from tailrace.proxy.prices import load
 
@@ -35,6 +36,11 @@ class Config:
         default="refuse",
         help="what becomes of a call that there is no room to record, as after a while with a full disk",
         why="what is not recorded is not billed",
+    )
+    records_in_memory: Annotated[int, AtLeast(1), AtMost(1 << 18)] = setting(
+        default=SLOTS,
+        help="records that a process has room for which are open, as during a stream, or not on disk yet",
+        why="2 KiB of memory each; what has no room is treated as `full` says",
     )
     sink: Secret | None = setting(
         default=None, help="postgresql://…, where records go; without it, SQLite in the state folder"

@@ -43,7 +43,7 @@ from tailrace.proxy.ledger.record import Late, Opening
 from tailrace.proxy.ledger.settled import Settled, bounded
 
 SLOTS = 4096
-"""For open calls and for what is settled and not yet durable: 8 MiB a process."""
+"""For open calls and for what is settled and not yet durable: 8 MiB a process, unless it is told otherwise."""
 PREFIX, UNBORN = "ring-", "unborn-"
 FULL = -1
 USAGE_SIZE = BLOB.size + USAGE.size

@@ -79,6 +79,8 @@ class SqliteSink:
         """Note that a segment is deleted."""
         with self._asking() as connection:
             connection.execute(_DROP, (ledger, segment))
+            # On disk before the segment goes: else a power cut between the two makes it one that was removed.
+            connection.execute("pragma wal_checkpoint")
 
     def records(self, first_ns: int, end_ns: int) -> Iterator[Record]:
         """The records of a time."""
@@ -118,7 +120,9 @@ class SqliteSink:
         )
         if not self._read_only:
             connection.execute("pragma journal_mode = wal")
-            connection.execute("pragma synchronous = full")
+            # A power cut may take the last transactions, position and all: the log has their records, and they are
+            # shipped again.
+            connection.execute("pragma synchronous = normal")
             for table in TABLES:
                 connection.execute(table)
         return connection

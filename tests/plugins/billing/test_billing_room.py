@@ -12,25 +12,16 @@ import orjson
 import pytest
 from billed import billed, cost, stream, unary
 from fakes import CHAT, PATH, RawClient, decoded, json_answer, run, sse_answer, sse_head, until
-from tailrace.plugins.billing import rings
 from tailrace.proxy.attempt import Attempt
 from tailrace.proxy.call import Call
 from tailrace.proxy.fault import Fault
 from tailrace.proxy.ledger.disk import Disk
-from tailrace.proxy.ledger.ring import Ring
 from tailrace.proxy.plugin import Plugin, Target
 from tailrace.proxy.testing.answers import chunked
 
 STREAM = {**CHAT, "stream": True}
 SLOTS = 4
-
-
-class Small:
-    """Rings with room for a few calls."""
-
-    @staticmethod
-    def create(folder: Path, worker: str) -> Ring:
-        return Ring.create(folder, worker, SLOTS)
+SMALL = f", records_in_memory: {SLOTS}"
 
 
 class FullDisk:
@@ -50,7 +41,6 @@ class FullDisk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
-    monkeypatch.setattr(rings, "Ring", Small)
     return FullDisk(monkeypatch)
 
 
@@ -62,9 +52,12 @@ def test_a_full_disk_stops_nothing_until_memory_is_full(
     asked = {**CHAT, "stream": streams}
 
     async def main() -> None:
-        async with billed(tmp_path, sse_answer(stream(3)) if streams else unary(9, 3), more=f", full: {full}") as scene:
+        async with billed(
+            tmp_path, sse_answer(stream(3)) if streams else unary(9, 3), more=f"{SMALL}, full: {full}"
+        ) as scene:
             assert (await scene.client.post(PATH, asked)).status == 200
             await scene.record()
+            await until(lambda: scene.billing._clerk._ring.room == SLOTS)
             disk.full = True
             for _ in range(SLOTS):
                 assert (await scene.client.post(PATH, asked)).status == 200
@@ -101,7 +94,7 @@ def test_room_is_for_what_is_open_too(tmp_path: Path, disk: FullDisk) -> None:
             await go.wait()
             await conn.send(unary(9, 3))
 
-        async with billed(tmp_path, script) as scene:
+        async with billed(tmp_path, script, more=SMALL) as scene:
             clients = [await RawClient.connect(scene.process.doors[0].shown) for _ in range(SLOTS)]
             asked = [asyncio.ensure_future(client.post(PATH, CHAT)) for client in clients]
             await scene.upstream.asked(SLOTS)
