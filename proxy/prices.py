@@ -119,6 +119,7 @@ class Prices:
             tariff = Tariff(self.currency, self.version, rates)
             spans[entry.model, entry.service_class or ""].append((*span, tariff))
         self._spans = {name: sorted(group, key=lambda span: span[0]) for name, group in spans.items()}
+        self._edges = sorted({edge for group in spans.values() for start, end, _ in group for edge in (start, end)})
         self._starts = {name: [start for start, _, _ in group] for name, group in self._spans.items()}
 
     def tariff(self, model: str, service_class: str, now_ns: int) -> Tariff | None:
@@ -134,6 +135,11 @@ class Prices:
             return None
         _, end, tariff = self._spans[name][place]
         return tariff if now_ns < end else None
+
+    def steady_until(self, now_ns: int) -> int:
+        """The next time at which any price begins or ends."""
+        place = bisect_right(self._edges, now_ns)
+        return self._edges[place] if place < len(self._edges) else _EVER
 
     def models(self) -> frozenset[str]:
         """The models that have a price at some time."""

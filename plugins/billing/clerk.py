@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tailrace.plugins.billing.bill import settled
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.fleet import ModelEntry
     from tailrace.proxy.outcome import Outcome
+    from tailrace.proxy.prices import Prices
 
 _NOBODY: Final = Identity(key="", tenant="")
 _NO_ROOM: Final = "What this call costs cannot be recorded at the moment."
@@ -62,11 +64,17 @@ class Terms:
 class Clerk:
     """Opens and settles the records of one process; `unpriced` and `unrecorded` count what could not be billed."""
 
-    def __init__(self, ring: Ring, prices: PriceList, *, free: bool, refuses: bool) -> None:
+    def __init__(
+        self, ring: Ring, prices: PriceList, *, free: bool, refuses: bool, now: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._now = now
         self._ring = ring
         self._list = prices
         self._is_free = free
-        self._free = _nothing(prices.prices.currency)
+        # What was found holds from `_since` to before `_until`, as long as the prices are the same.
+        self._prices: Prices | None = None
+        self._since = self._until = 0
+        self._tariffs: dict[tuple[str, str], Tariff | None] = {}
         self._refuses = refuses
         self._ratios = Ratios()
         self._terms: dict[tuple[int, int, int, str, str], Terms] = {}
@@ -87,14 +95,21 @@ class Clerk:
 
     def _tariff(self, entry: ModelEntry) -> Tariff | None:
         """The prices of an entry by its own name, else by its workers'; None where it must not be served."""
-        prices, now = self._list.prices, time.time_ns()
+        prices, now = self._list.prices, self._now()
+        if prices is not self._prices or not self._since <= now < self._until:
+            self._prices, self._since, self._until = prices, now, prices.steady_until(now)
+            self._tariffs.clear()
+        which = entry.name, entry.served
+        if which in self._tariffs:
+            return self._tariffs[which]
+        if len(self._tariffs) >= _REMEMBERED:
+            self._tariffs.clear()
         found = prices.tariff(entry.name, "", now)
         if found is None and entry.served != entry.name:
             found = prices.tariff(entry.served, "", now)
         if found is None and self._is_free:
-            if self._free.currency != prices.currency:
-                self._free = _nothing(prices.currency)
-            return self._free
+            found = Tariff(prices.currency, "", (0, 0, 0, 0))
+        self._tariffs[which] = found
         return found
 
     def chosen(self, call: Call, attempt: Attempt) -> bool:
@@ -168,10 +183,6 @@ class Clerk:
             text = self._ends[which] = late_text(Late(*which))
         self._ring.settle_as(slot, text, settled(call, outcome, bill.tariff, self._ratios))
         return True
-
-
-def _nothing(currency: str) -> Tariff:
-    return Tariff(currency, "", (0, 0, 0, 0))
 
 
 def _opening(charge_key: str, call: Call, entry: ModelEntry, tariff: Tariff, call_id: str | None = None) -> Opening:

@@ -60,6 +60,15 @@ def test_days_begin_in_the_zone_of_the_file(table: prices.Prices) -> None:
     assert table.tariff("tiny", "", at("2026-05-31T21:59", "UTC")) is None
 
 
+def test_until_when_nothing_changes(table: prices.Prices) -> None:
+    edges = [at("2026-06-01"), at("2027-01-01"), at("2027-06-01")]
+    now = at("2026-01-01")
+    for edge in edges:
+        assert table.steady_until(now) == table.steady_until(edge - 1) == edge
+        now = edge
+    assert table.steady_until(now) > at("2200-01-01")
+
+
 def test_models_with_a_price(table: prices.Prices) -> None:
     assert table.models() == {"llama", "tiny"}
 
