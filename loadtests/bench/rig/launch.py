@@ -14,7 +14,7 @@ from rig.processes import stop, tree
 from rig.proxies import BENCH, PROXY_CORE, REPOSITORY, RIG_CORE, RUN_DIR, Proxy
 
 WORKER_PORT = 19000
-START_LIMIT_S = 60.0
+START_LIMIT_S = 180.0
 
 
 class CannotStart(Exception):  # noqa: N818 - says it all

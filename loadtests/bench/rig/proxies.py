@@ -52,6 +52,7 @@ def _serve(config: str, environment: Path = COMPILED) -> tuple[str, ...]:
 
 _NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
 _VLLM_ROUTER = PEERS_DIR / "vllmrouter" / "bin" / "vllm-router"
+_LITELLM = PEERS_DIR / "litellm" / "bin" / "litellm"
 
 PROXIES = {
     proxy.name: proxy
@@ -85,6 +86,25 @@ PROXIES = {
                 ),
             ),
             needs=_VLLM_ROUTER,
+        ),
+        Proxy(
+            "litellm",
+            19014,
+            (
+                (
+                    *(str(_LITELLM), "--host", "127.0.0.1", "--port", "19014", "--num_workers", "1"),
+                    *("--config", str(BENCH / "peers" / "litellm.yaml")),
+                ),
+            ),
+            needs=_LITELLM,
+            env={
+                "LITELLM_MODE": "PRODUCTION",
+                "LITELLM_LOG": "ERROR",
+                "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+                "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+                "NO_DOCS": "True",
+            },
+            headers=("Authorization: Bearer sk-benchmark-0000000000000000",),
         ),
     )
 }
