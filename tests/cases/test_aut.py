@@ -138,6 +138,7 @@ def test_AUT_06_random_keys_are_neither_remembered_nor_looked_for_in_the_store(t
     run(body())
 
 
+@pytest.mark.interpreted
 def test_AUT_06_what_is_remembered_of_good_keys_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr("tailrace.plugins.auth.grant.REMEMBERED", 3)
     made = [create(tmp_path) for _ in range(6)]
