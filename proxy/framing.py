@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from typing import Final
 
@@ -15,6 +16,7 @@ _ANTHROPIC_ID: Final = b"request-id"
 # Answers have the same few names; the memory of them is bounded.
 _REMEMBERED: Final = 1024
 _LONG: Final = 128
+_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PIECES: Final = 3
 _beginnings: Final[dict[bytes, bytes]] = {}
 
@@ -54,9 +56,9 @@ def _lines_of(head: Head) -> list[bytes]:
 
 
 def _beginning_of(name: bytes) -> bytes:
-    """How the lines of a name begin; empty for one that only the core says."""
+    """How the lines of a name begin; empty for one that only the core says, and for what is no name."""
     clean = _one_line(name)
-    beginning = b"" if clean.strip().lower() in _OURS else b"%b: " % clean
+    beginning = b"" if clean.lower() in _OURS or _NAME.fullmatch(clean) is None else b"%b: " % clean
     if len(name) <= _LONG:
         if len(_beginnings) >= _REMEMBERED:
             _beginnings.clear()

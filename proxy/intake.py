@@ -182,6 +182,11 @@ def _named_model(decoded: bytes) -> str:
     return path
 
 
+def is_plain(path: str) -> bool:
+    """Whether a path may go to a worker: a model's name may have letters that mean something else there."""
+    return path == "*" or _PLAIN_PATH.match(path) is not None
+
+
 def without_credentials(query: bytes, keep: frozenset[bytes]) -> bytes:
     """A query less the parameters that carry a credential, but for those named in `keep`."""
     parameters = query.split(b"&")

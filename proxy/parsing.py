@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 import httptools
 from tailrace.proxy.attended import Attended
+from tailrace.proxy.body import invalid
 from tailrace.proxy.call import Call
 from tailrace.proxy.fault import Reject
 from tailrace.proxy.head import HeaderList, RequestHead
-from tailrace.proxy.intake import check_length, head_too_large, read_head, target_too_long
+from tailrace.proxy.intake import check_length, head_too_large, is_plain, read_head, target_too_long
 
 if TYPE_CHECKING:
     from tailrace.proxy.chain import Chain
@@ -129,29 +130,34 @@ class Parsing(Attended):
 
     def _read_head(self, chain: Chain) -> RequestHead:
         """Read a head that differs from the one before it on this connection."""
-        limits, headers = chain.limits, self._headers
-        if len(headers) > limits.headers or sum([len(n) + len(v) + 4 for n, v in headers]) > limits.head:
-            raise head_too_large(limits)
+        if self._is_too_large(chain):
+            raise head_too_large(chain.limits)
         version = self._parser.get_http_version()
         if version not in ("1.0", "1.1"):
             raise Reject(505, "version_unsupported", "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
         method = self._parser.get_method().decode()
         head = read_head(method, self._url, self._headers, version, chain.forward_headers)
         self._route = route = chain.routes.find(method, head.path)
+        if route.local is None and not is_plain(head.path):
+            raise invalid("The request path is not in its normal form.")
         if route.local is not None and b"anthropic-version" in head.folded:
             self._route = replace(route, anthropic=True)  # both APIs have a list of models
         self._serving = chain if route.guarded else chain.unguarded()
         self._head, self._head_url, self._head_chain = head, self._url, chain
         if self._length:
-            check_length(self._length, limits.body)
+            check_length(self._length, chain.limits.body)
         return head
+
+    def _is_too_large(self, chain: Chain) -> bool:
+        limits, headers = chain.limits, self._headers
+        return len(headers) > limits.headers or sum([len(n) + len(v) + 4 for n, v in headers]) > limits.head
 
     def _refuse_head(self, fault: Fault) -> None:
         """Make a Call of a head that is whole but refused, for plugins to see its answer and to hear of its end.
 
         Where it could not be read, the call's path is `/` and its route leads nowhere. One that is too large is none.
         """
-        if fault.status == 431:
+        if fault.status == 431 or self._is_too_large(self.service.chain):
             return
         chain, head = self._serving, self._head
         if head is None or head.headers is not self._headers:

@@ -38,24 +38,9 @@ class StreamRelay(Sink):
     """The sink of the winning exchange once it is shown; resolves `done` exactly once."""
 
     __slots__ = (
-        "_attempt",
-        "_client",
-        "_closing",
-        "_delivery",
-        "_dialect",
-        "_gap",
-        "_open",
-        "_passage",
-        "_plain",
-        "_raw",
-        "_send",
-        "_sse",
-        "_taps",
-        "_write",
-        "call",
-        "done",
-        "passed",
-    )
+        "_attempt", "_client", "_closing", "_delivery", "_dialect", "_gap", "_open", "_passage", "_plain", "_raw",
+        "_send", "_sse", "_taps", "_write", "call", "done", "passed",
+    )  # fmt: skip
 
     def __init__(self, call: Call, attempt: Attempt, taps: Taps | None) -> None:
         self.call = call
@@ -249,6 +234,8 @@ class StreamRelay(Sink):
 
     def on_fault(self, fault: Fault) -> None:
         if self._closing.terminal:
+            # Where the fault is not the worker's, its connection would bring this relay the end once more.
+            self._close_upstream()
             self.on_end()
         else:
             self._fail(fault)

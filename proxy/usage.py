@@ -33,6 +33,8 @@ class _Usual(msgspec.Struct, gc=False):
     prompt_tokens: int
     completion_tokens: int = 0
     prompt_tokens_details: _Cached | None = None
+    output_tokens: msgspec.Raw | None = None
+    input_tokens_details: msgspec.Raw | None = None
     cache_read_input_tokens: msgspec.Raw | None = None
     cache_creation_input_tokens: msgspec.Raw | None = None
 
@@ -79,6 +81,8 @@ def _plain(value: bytes) -> Usage | None:
     prompt, completion, details = common.prompt_tokens, common.completion_tokens, common.prompt_tokens_details
     cached = (0 if details is None else details.cached_tokens) or 0
     if not (0 < prompt < _LARGEST and 0 <= completion < _LARGEST and 0 <= cached < _LARGEST):
+        return None
+    if common.output_tokens is not None or common.input_tokens_details is not None:
         return None
     if common.cache_read_input_tokens is not None or common.cache_creation_input_tokens is not None:
         return None

@@ -52,7 +52,7 @@ class Billing(Plugin[_Config]):
         prices = self._list = PriceList(self.config.prices, speaks=self.ground.seat == 0)
         following = asyncio.ensure_future(prices.follow())
         try:
-            with ring_in(rings_in(self.ground.places), self.config.records_in_memory) as ring:
+            async with ring_in(rings_in(self.ground.places), self.config.records_in_memory) as ring:
                 free, refuses = self.config.unpriced == "free", self.config.full == "refuse"
                 self._clerk = Clerk(ring, prices, free=free, refuses=refuses)
                 if self.config.durability == "strict":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tailrace.proxy.ledger.ring import Ring
@@ -13,12 +14,18 @@ from tailrace.proxy.ledger.ring import Ring
 _held: dict[tuple[Path, int], tuple[Ring, int]] = {}
 
 
-@contextmanager
-def ring_in(folder: Path, slots: int) -> Iterator[Ring]:
+@asynccontextmanager
+async def ring_in(folder: Path, slots: int) -> AsyncIterator[Ring]:
     """The process's ring of a size in a folder; raises OSError where there is no room for one."""
     which = folder, slots
-    found = _held.get(which)
-    ring, users = found or (Ring.create(folder, f"{socket.gethostname()}/{os.getpid()}", slots), 0)
+    if which not in _held:
+        # A large one takes a while, in which the calls of the chain before go on.
+        made = await asyncio.to_thread(Ring.create, folder, _writer(), slots)
+        if which in _held:
+            made.close()
+        else:
+            _held[which] = made, 0
+    ring, users = _held[which]
     _held[which] = ring, users + 1
     try:
         yield ring
@@ -28,3 +35,7 @@ def ring_in(folder: Path, slots: int) -> Iterator[Ring]:
             _held[which] = ring, users - 1
         else:
             ring.close()
+
+
+def _writer() -> str:
+    return f"{socket.gethostname()}/{os.getpid()}"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
-from fakes import PATH, RawClient, decoded, run, until, yaml_for
+import orjson
+import pytest
+from fakes import CHAT, PATH, RawClient, Upstream, chunked, decoded, run, sse_head, stream_of, until, yaml_for
 from tailrace.proxy.call import Call
 from tailrace.proxy.config import setting
 from tailrace.proxy.gateway import GatewayProcess, running
@@ -105,3 +109,31 @@ def test_an_answer_that_a_plugin_makes_ends_so_that_its_client_can_tell() -> Non
 def test_a_plugin_that_does_not_let_go_keeps_nobody() -> None:
     rest, _ = run(ended_by_a_drain("stays"))
     assert rest in (b"<reset>", b"")
+
+
+def test_a_stream_whose_last_event_is_there_ends_well(caplog: pytest.LogCaptureFixture) -> None:
+    """Its worker's end of the framing comes when the call is over."""
+
+    async def body() -> None:
+        shown, drained_at = asyncio.Event(), asyncio.Event()
+
+        async def script(conn: Any, request: Any) -> None:
+            await conn.send(sse_head() + b"".join(map(chunked, stream_of(["one"]))))
+            shown.set()
+            await drained_at.wait()
+            with suppress(OSError):
+                await conn.send(chunked(b""))
+
+        async with Upstream(script) as upstream:
+            settings = decoded(yaml_for(upstream, more="pre_stop: 0\ndrain: 0\n"))
+            async with running(settings) as process, RawClient(process.doors[0].shown) as client:
+                await client.request("POST", PATH, orjson.dumps({**CHAT, "stream": True}))
+                await client.read_until(b"[DONE]")
+                answer = await drained(process, client)
+                drained_at.set()
+                await asyncio.sleep(0.05)
+                assert answer.endswith(b"0\r\n\r\n")
+                assert answer.count(b"0\r\n\r\n") == 1
+
+    run(body())
+    assert [record for record in caplog.records if record.exc_info] == []

@@ -23,6 +23,7 @@ from fakes import (
 )
 from tailrace.proxy.call import Call
 from tailrace.proxy.fault import Reject
+from tailrace.proxy.framing import head_lines
 from tailrace.proxy.head import Head
 from tailrace.proxy.plugin import Plugin
 from tailrace.proxy.reply import Reply
@@ -169,3 +170,11 @@ def test_a_reply_to_HEAD_has_no_body(where: str) -> None:
                 assert (mark, rest) == (b"\r\n\r\n", b"")
 
     run(main())
+
+
+@pytest.mark.parametrize("name", [b"content-length: ", b"content-length:", b"", b" x", b"a b", b"x\r\ny"])
+def test_what_is_no_name_is_left_out(name: bytes) -> None:
+    said = head_lines(Head(200, [(b"x-first", b"1"), (name, b"5"), (b"x-last", b"2\r\nx-evil: 3")]), "req_1", False)
+    lines = said.split(b"\r\n")[1:-1]
+    kept = [b"x: 5"] if name == b"x\r\ny" else []
+    assert lines == [b"x-first: 1", *kept, b"x-last: 2", b"x-request-id: req_1"]

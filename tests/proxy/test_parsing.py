@@ -85,6 +85,7 @@ NO_HEAD = {
     "no HTTP": (head("GET /v1/models", b"x y: z\r\n"), 400),
     "a large head": (head("GET /v1/models", b"x: " + b"x" * 9000 + b"\r\n"), 431),
     "many headers": (head("GET /v1/models", b"x: y\r\n" * 200), 431),
+    "many headers behind a long target": (head("GET /v1/models?" + "x" * 300, b"x: y\r\n" * 200), 414),
 }
 
 
@@ -154,5 +155,21 @@ def test_the_shape_of_a_refusal_follows_path_and_headers() -> None:
                 assert got.json()["type"] == "error"
                 assert got.header("request-id") == got.header("x-request-id")
             assert (await answer(s, head("GET //"))).json()["error"]["type"] == "invalid_request_error"
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["a%5Cb", "a%20%2Fb", "a%3Fx=1%23", "%C3%BC"])
+def test_a_models_odd_name_goes_to_no_worker(name: str) -> None:
+    async def main() -> None:
+        async with Upstream(GOOD) as upstream:
+            pool = f"pools: {{all: {{workers: ['{upstream.url}']}}}}\n"
+            routes = "routes: [{path: '/v1/*', methods: [POST], pool: all}]\n"
+            async with gateway(yaml_for(upstream, more=pool + routes)) as process:
+                async with RawClient(process.doors[0].shown) as client:
+                    assert (await client.post(f"/v1/models/{name}", {})).status == 400
+                async with RawClient(process.doors[0].shown) as client:
+                    assert (await client.post("/v1/models/a", {})).status == 200
+            assert len(upstream.requests) == 1
 
     run(main())

@@ -48,7 +48,12 @@ def _locked() -> tuple[Path, int]:
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            # Without locks here, nobody can tell an abandoned one: without the file it is left alone.
+            (folder / LOCK).unlink(missing_ok=True)
+            return folder, lock
         # Whoever came between the file and its lock has taken the folder for an abandoned one.
         if os.fstat(lock).st_nlink:
             return folder, lock

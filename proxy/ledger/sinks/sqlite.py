@@ -78,9 +78,10 @@ class SqliteSink:
     def drop(self, ledger: str, segment: int) -> None:
         """Note that a segment is deleted."""
         with self._asking() as connection:
-            connection.execute(_DROP, (ledger, segment))
             # On disk before the segment goes: else a power cut between the two makes it one that was removed.
-            connection.execute("pragma wal_checkpoint")
+            connection.execute("pragma synchronous = full")
+            connection.execute(_DROP, (ledger, segment))
+            connection.execute("pragma synchronous = normal")
 
     def records(self, first_ns: int, end_ns: int) -> Iterator[Record]:
         """The records of a time."""
