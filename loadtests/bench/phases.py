@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each phase of each plugin takes of a call, timed inside a gateway under the load of S2.
+"""What each phase of each plugin takes of a call, timed inside a gateway under the load of S1.
 
 The gateway with identity and money (money.yaml) serves in this process, its host's parts beside it, so run it with the
 Python whose modules are to be timed:
@@ -48,7 +48,7 @@ def timed(method: Callable[..., Any], took: list[int]) -> Callable[..., Any]:
     return measured
 
 
-async def served(rate: int, seconds: float) -> None:
+async def served(connections: int, seconds: float) -> None:
     """Serve money.yaml in this process while the generator asks."""
     from tailrace.proxy.configuration import load
     from tailrace.proxy.gateway import running
@@ -56,7 +56,7 @@ async def served(rate: int, seconds: float) -> None:
     proxy = PROXIES["money"]
     async with running(load(BENCH / "money.yaml").settings):
         command = [str(BENCH / "loadgen"), "--cpu", str(RIG_CORE), "--target", f"127.0.0.1:{proxy.port}"]
-        command += ["--mode", "unary", "--rate", str(rate), "--duration", str(seconds), "--warmup", "1"]
+        command += ["--mode", "unary", "--conc", str(connections), "--duration", str(seconds), "--warmup", "1"]
         command += [part for header in proxy.headers for part in ("--header", header)]
         quiet = asyncio.subprocess.DEVNULL
         generator = await asyncio.create_subprocess_exec(*command, stdout=quiet, stderr=quiet)
@@ -67,8 +67,8 @@ async def served(rate: int, seconds: float) -> None:
 def main() -> None:
     """Time them, and print the medians."""
     p = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    p.add_argument("--rate", type=int, default=200, help="requests a second (default: %(default)s)")
-    p.add_argument("--seconds", type=float, default=20.0, help="for so long (default: %(default)s)")
+    p.add_argument("--connections", type=int, default=32, help="calls at once (default: %(default)s)")
+    p.add_argument("--seconds", type=float, default=10.0, help="for so long (default: %(default)s)")
     options = p.parse_args()
     took: dict[tuple[str, str], list[int]] = {}
     for plugin in (Auth, Billing, Quota, Route, AccessLog):
@@ -80,8 +80,8 @@ def main() -> None:
     os.sched_setaffinity(0, {PROXY_CORE})
     with tempfile.TemporaryDirectory(prefix="phases-") as state, mock_worker() as worker:
         os.environ["TAILRACE_BENCH_STATE"] = state
-        worker.pace(5.0, 0.0)
-        uvloop.run(served(options.rate, options.seconds))
+        worker.pace(0.0, 0.0)
+        uvloop.run(served(options.connections, options.seconds))
     print(f"{'plugin':<12}{'phase':<16}{'calls':>8}{'p50 us':>9}{'p90 us':>9}")
     for (plugin, phase), found in took.items():
         found.sort()
