@@ -10,7 +10,8 @@ COMPILED := $(VENV)/compiled
 TAILRACE_VLLM_DIR ?= /var/tmp/tailrace-vllm
 ARGS ?=
 
-.PHONY: demo test test-compiled check bench bench-full test-vllm fuzz fuzz-short kills kills-short limits lock schema
+.PHONY: rescue-cuts demo test test-compiled check bench bench-full test-vllm fuzz fuzz-short kills kills-short \
+    limits scenarios scenarios-exact scenarios-short scenarios-peers simulate engine-seeds lock schema
 
 ## Run it
 
@@ -19,12 +20,14 @@ demo: $(VENV)/ready
 
 ## Check it
 
+# A file's tests stay together, since they may share a server.
+IN_TWO := -n 2 --dist loadfile
 test: $(VENV)/ready-dev
-	$(BIN)/pytest --ignore=tests/real_vllm --ignore=tests/fuzz --ignore=tests/kills $(ARGS)
+	$(BIN)/pytest $(IN_TWO) --ignore=tests/real_vllm --ignore=tests/fuzz --ignore=tests/kills $(ARGS)
 
 # The same against the compiled modules, as a wheel has them.
 test-compiled: $(VENV)/ready-dev $(COMPILED)/ready
-	$(COMPILED)/bin/python -m pytest -m 'not interpreted' tests/proxy tests/cases tests/plugins tests/worker $(ARGS)
+	$(COMPILED)/bin/python -m pytest $(IN_TWO) -m 'not interpreted' tests/proxy tests/cases tests/plugins tests/worker $(ARGS)
 
 check: $(VENV)/ready-dev $(LINKS)
 	$(BIN)/ruff check .
@@ -38,6 +41,12 @@ test-vllm: $(VENV)/ready-dev
 	tests/real_vllm/install.sh $(TAILRACE_VLLM_DIR)
 	TAILRACE_TEST_VLLM=$(TAILRACE_VLLM_DIR)/V/bin/vllm TAILRACE_TEST_MODEL=$(TAILRACE_VLLM_DIR)/tiny \
 	    $(BIN)/pytest tests/real_vllm -v --durations=10 $(ARGS)
+
+# Streams of 50 prompts through a real vLLM, each cut at every token: some eight minutes.
+rescue-cuts: $(VENV)/ready-dev
+	tests/real_vllm/install.sh $(TAILRACE_VLLM_DIR)
+	TAILRACE_TEST_VLLM=$(TAILRACE_VLLM_DIR)/V/bin/vllm TAILRACE_TEST_MODEL=$(TAILRACE_VLLM_DIR)/tiny \
+	    TAILRACE_TEST_CUT_PROMPTS=50 $(BIN)/pytest tests/real_vllm/test_rescue.py -k every_token -s $(ARGS)
 
 # Malformed requests and answers; the long form runs for ten minutes.
 fuzz: $(VENV)/ready-dev
@@ -55,7 +64,29 @@ kills-short: $(VENV)/ready-dev
 limits: $(VENV)/ready-dev
 	$(BIN)/python loadtests/limits/proof.py $(ARGS)
 
+# Failures under load, each with bars; a run on a machine that is busy with other things is void. Root, and iproute2.
+SCENARIOS := steady kill partition partition-idle slow gray burst batch scale-out drain restart
+PLAY := $(BIN)/python loadtests/run_scenario.py --tailrace compiled
+scenarios: $(COMPILED)/ready
+	$(PLAY) $(SCENARIOS) --json loadtests/results --tries 2 $(ARGS)
+scenarios-short: $(COMPILED)/ready
+	$(PLAY) brief restart --short --tries 2 $(ARGS)
+# Right answers alone, on a machine that may be as busy as it likes: what is void is so for its times.
+scenarios-exact: $(COMPILED)/ready
+	$(PLAY) exact $(ARGS) || [ $$? -eq 3 ]
+# The same kill beside LiteLLM, the router of the vLLM production stack and vllm-router, those that are in PEERS_DIR.
+scenarios-peers: $(COMPILED)/ready
+	$(PLAY) peers --gateway tailrace litellm production-stack vllm-router --json loadtests/results $(ARGS)
+
 ## Measure it
+
+# The attempt engine in 10,000 worlds, each drawn by its seed, on a virtual clock; `make test` plays some hundred.
+engine-seeds: $(VENV)/ready-dev
+	TAILRACE_SEEDS=10000 $(BIN)/pytest tests/seeds $(ARGS)
+
+# The policies of `route` against simulated engines, on a virtual clock.
+simulate: $(VENV)/ready-dev
+	$(BIN)/python loadtests/simulate_routing.py $(ARGS)
 
 # Of the compiled gateway, as a wheel brings it; `interpreted` among the proxies is the same uncompiled.
 bench: $(COMPILED)/ready
@@ -86,7 +117,7 @@ $(VENV)/ready-dev: pyproject.toml $(VENV)/ready
 
 # A wheel of the present files in an environment of its own, which borrows what it needs from the first: a .pth file's
 # folder lends its packages, but not the link to this tree, which is a .pth file itself.
-$(COMPILED)/ready: $(VENV)/ready-dev setup.py $(wildcard proxy/*.py proxy/*/*.py plugins/*.py worker/*.py worker/*/*.py)
+$(COMPILED)/ready: $(VENV)/ready-dev setup.py $(wildcard proxy/*.py proxy/*/*.py plugins/*.py plugins/*/*.py worker/*.py worker/*/*.py)
 	rm -rf $(COMPILED) build
 	$(PYTHON) -m venv --without-pip $(COMPILED)
 	p='import sysconfig; print(sysconfig.get_path("purelib"))'; \

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tailrace.plugins.access_log_line import Lines
+from tailrace.plugins.access_log_queue import Queue
 from tailrace.plugins.access_log_writer import Writer
 from tailrace.proxy.config import At, AtLeast, setting
 from tailrace.proxy.plugin import Plugin
@@ -59,9 +59,8 @@ class AccessLog(Plugin[Config]):
 
     def __init__(self, config: _Config) -> None:
         super().__init__(config)
-        self._writer = Writer(config.file, config.queue)
-        self._put = self._writer.put
-        self._line = Lines().line
+        self._queue = Queue(config.queue)
+        self._writer = Writer(config.file, self._queue)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -78,7 +77,7 @@ class AccessLog(Plugin[Config]):
     @property
     def dropped(self) -> int:
         """Lines that were not kept."""
-        return self._writer.dropped
+        return self._queue.dropped
 
     @property
     def failures(self) -> int:
@@ -89,6 +88,7 @@ class AccessLog(Plugin[Config]):
         """Close the file and open its path again with the next line."""
         self._writer.reopen = True
 
-    def on_complete(self, call: Call, outcome: Outcome) -> None:
-        """Format the call's line and queue it."""
-        self._put(self._line(call, outcome))
+    @property
+    def on_complete(self) -> Callable[[Call, Outcome], None]:
+        """Format the call's line and queue it: compiled, and called as it is."""
+        return self._queue.log

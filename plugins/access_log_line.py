@@ -19,6 +19,7 @@ _UNSAFE: Final = re.compile(r"[^\x20-\x7e]")
 _REMEMBERED: Final = 4096
 _texts: Final[dict[str, str]] = {}
 _THOUSANDTHS: Final = [f".{part:03d}" for part in range(1000)]
+_NUMBERS: Final = [str(number) for number in range(1024)]
 
 
 class Lines:
@@ -59,36 +60,35 @@ def line_of(call: Call, outcome: Outcome, time: str) -> bytes:
         ',"path":',
         _text(route.path),
         ',"status":',
-        str(outcome.status),
+        _number(outcome.status),
         ',"ending":',
         _text(outcome.ending),
         ',"duration_ms":',
         _ms(outcome.finished_ns - started),
         ',"stream":true' if call.stream else ',"stream":false',
         ',"attempts":',
-        str(len(call.tries)),
+        _number(len(call.tries)),
         ',"bytes_in":',
-        str(call.size),
+        _number(call.size),
         ',"generation":',
-        str(call.chain.generation),
+        _number(call.chain.generation),
     ]
+    trace = call.trace
+    if trace is not None:
+        pieces += (',"trace_id":"', trace.trace_id, '"')
     if call.model:
-        pieces += (',"model":', _text(call.model[:_NAME]))
+        pieces.append(',"model":')
+        pieces.append(_text(call.model[:_NAME]))
     if call.tries:
-        attempt = call.tries[-1]
-        race = call.race
-        if race is not None and race.winner is not None:
-            attempt = race.winner
-        pieces += (',"worker":', _text(attempt.worker.name))
-        # A path that is passed on has an entry of its own, and no model.
-        if route.entry is None:
-            pieces += (',"served_model":', _text(attempt.entry.served))
+        _add_worker(pieces, call)
     elif call.source:
         pieces += (',"source":', _text(call.source))
     if outcome.first_content_ns:
-        pieces += (',"ttft_ms":', _ms(outcome.first_content_ns - started))
+        pieces.append(',"ttft_ms":')
+        pieces.append(_ms(outcome.first_content_ns - started))
     if outcome.delivered_bytes:
-        pieces += (',"bytes_out":', str(outcome.delivered_bytes))
+        pieces.append(',"bytes_out":')
+        pieces.append(_number(outcome.delivered_bytes))
     if outcome.fault is not None or outcome.usage is not None:
         pieces.append(_end(outcome))
     label = head.folded.get(b"x-request-id")
@@ -96,6 +96,20 @@ def line_of(call: Call, outcome: Outcome, time: str) -> bytes:
         pieces += (',"client_request_id":', _json(_UNSAFE.sub("?", label[:_LABEL].decode("latin-1"))))
     pieces.append("}\n")
     return "".join(pieces).encode()
+
+
+def _add_worker(pieces: list[str], call: Call) -> None:
+    """Whose answer was shown, or whose was waited for last."""
+    attempt = call.tries[-1]
+    race = call.race
+    if race is not None and race.winner is not None:
+        attempt = race.winner
+    pieces.append(',"worker":')
+    pieces.append(_text(attempt.worker.name))
+    # A path that is passed on has an entry of its own, and no model.
+    if call.route.entry is None:
+        pieces.append(',"served_model":')
+        pieces.append(_text(attempt.entry.served))
 
 
 def _end(outcome: Outcome) -> str:
@@ -113,7 +127,13 @@ def _end(outcome: Outcome) -> str:
 def _ms(ns: int) -> str:
     """Nanoseconds as milliseconds, to the microsecond."""
     us = ns // 1000
-    return str(us // 1000) + _THOUSANDTHS[us % 1000]
+    ms = us // 1000
+    return _number(ms) + _THOUSANDTHS[us - ms * 1000]
+
+
+def _number(number: int) -> str:
+    """A whole number; of the small ones, which are most, the text is there."""
+    return _NUMBERS[number] if 0 <= number < len(_NUMBERS) else str(number)
 
 
 def _text(text: str) -> str:

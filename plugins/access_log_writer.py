@@ -12,33 +12,30 @@ import select
 import stat
 import threading
 import time
-from collections import deque
 from pathlib import Path
 
 import orjson
+from tailrace.plugins.access_log_queue import BATCH, Queue
 
 log = logging.getLogger("tailrace")
 
 INTERVAL = 0.1
-BATCH = 64 * 1024
 PIPE = select.PIPE_BUF  # what a pipe takes at once without another process's line in between
 RETRY = 1.0
 LAST_CHANCE = 2.0
 
 
 class Writer(threading.Thread):
-    """The thread that writes; `open` comes first. `put`, `finish` and the public attributes are for the event loop."""
+    """The thread that writes; `open` comes first. `finish` and the public attributes are for the event loop."""
 
-    def __init__(self, path: Path | None, limit: int) -> None:
+    def __init__(self, path: Path | None, queue: Queue) -> None:
         super().__init__(name="access-log", daemon=True)
-        self.dropped = 0
+        self.queue = queue
         self.failures = 0
         self.reopen = False
         self._path = path
-        self._limit = limit
-        self._lines: deque[bytes] = deque()
-        self._queued = 0
-        self._wake = threading.Event()
+        self._lines = queue.lines
+        self._wake = queue.wake
         self._finishing = False
         self._fd = 1
         self._regular = False
@@ -49,19 +46,6 @@ class Writer(threading.Thread):
         self._reported = 0
         self._retry_at = 0.0
         self._failing = False
-
-    def put(self, line: bytes) -> None:
-        """Queue a line, or drop it where the queue is full; called on the event loop."""
-        lines = self._lines
-        if len(lines) >= self._limit:
-            self.dropped += 1
-            return
-        lines.append(line)
-        # The other thread sets it back without a lock: a lost update costs a tenth of a second.
-        self._queued += len(line)
-        if self._queued > BATCH:
-            self._queued = 0
-            self._wake.set()
 
     def finish(self) -> None:
         """Write what there is and end."""
@@ -86,7 +70,7 @@ class Writer(threading.Thread):
                 self._failed(error)
         lost = len(self._lines) + self._rest.count(b"\n")
         if lost:
-            self.dropped += lost
+            self.queue.dropped += lost
             log.warning("access log: %d lines were lost at the end", lost)
         self._close()
 
@@ -94,14 +78,14 @@ class Writer(threading.Thread):
         self.failures += 1
         self._retry_at = time.monotonic() + RETRY
         if not self._failing:
-            log.warning("access log: %s; lines wait, and are dropped when %d do", error, self._limit)
+            log.warning("access log: %s; lines wait, and are dropped when %d do", error, self.queue.limit)
         self._failing = True
 
     def _write_all(self, last: bool) -> None:
         if time.monotonic() < self._retry_at and not last:
             return
         lines = self._lines
-        while lines or self._rest or self.dropped != self._reported:
+        while lines or self._rest or self.queue.dropped != self._reported:
             self._follow_rotation()
             if not self._rest:
                 self._rest = self._next_batch()
@@ -109,7 +93,7 @@ class Writer(threading.Thread):
                 return
         if self._failing:
             self._failing = False
-            log.warning("access log: written again, %d lines were dropped in all", self.dropped)
+            log.warning("access log: written again, %d lines were dropped in all", self.queue.dropped)
 
     def _next_batch(self) -> bytes:
         lines = self._lines
@@ -119,8 +103,8 @@ class Writer(threading.Thread):
             line = lines.popleft()
             batch.append(line)
             size += len(line)
-        self._queued = 0
-        dropped = self.dropped
+        self.queue.size = 0
+        dropped = self.queue.dropped
         if dropped != self._reported:
             stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
             note = {"time": stamp, "dropped": dropped - self._reported}
@@ -174,7 +158,7 @@ class Writer(threading.Thread):
         if self._torn:
             # The line's beginning stayed in the old file.
             self._torn = False
-            self.dropped += 1
+            self.queue.dropped += 1
             self._rest = self._rest[self._rest.find(b"\n") + 1 :]
 
     def _close(self) -> None:

@@ -13,16 +13,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from tailrace.plugins.redact_chat import Choices
 from tailrace.plugins.redact_messages import Messages
-from tailrace.plugins.redact_patterns import BUILT_IN, Patterns
+from tailrace.plugins.redact_patterns import Patterns
 from tailrace.plugins.redact_prefix import analysed
 from tailrace.plugins.redact_responses import Responses
 from tailrace.plugins.redact_stream import TOO_LONG, Redaction, Whole
 from tailrace.proxy.config import At, AtLeast, AtMost, setting
 from tailrace.proxy.fault import Reject, Whose
+from tailrace.proxy.personal import BUILT_IN, Named
 from tailrace.proxy.plugin import Plugin
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from tailrace.proxy.head import Head
     from tailrace.proxy.plugin import Tap
 
-Named = Literal["email", "credit_card", "us_ssn", "iban", "api_key", "ipv4", "phone"]
 _TAPS: dict[str, type[Redaction]] = {
     "chat": Choices,
     "completions": Choices,

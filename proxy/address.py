@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from tailrace.proxy.opening import Opening
+
 _API = re.compile(r"/v1(?:/(?:chat/)?completions|/messages|/responses|/models)?\Z")
 _RESOLVE_EVERY = 15.0
 LONGEST_SOCKET = 107
@@ -24,7 +26,10 @@ class AddressError(ValueError):
 
 @dataclass(slots=True)
 class Address:
-    """One endpoint; `shown` is its canonical form and identity, `authority` the Host header sent to it."""
+    """One endpoint; `shown` is its canonical form and identity, `authority` the Host header sent to it.
+
+    `server_name` is what its certificate has to bear where that is not `host`.
+    """
 
     shown: str
     authority: bytes
@@ -33,6 +38,7 @@ class Address:
     port: int = 0
     unix: str = ""
     tls: bool = False
+    server_name: str = ""
     user_timeout: float = 30.0
     _found: list[str] = field(default_factory=list)
     _found_at: float = -1e9
@@ -60,7 +66,7 @@ class Address:
             raise AddressError(f"'{url}': a worker's URL has neither user, query nor fragment")
         tls = parts.scheme == "https"
         port = port or (443 if tls else 80)
-        host = parts.hostname
+        host = _canonical(parts.hostname)
         authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         prefix = parts.path.rstrip("/")
         if api := _API.search(prefix):
@@ -70,22 +76,39 @@ class Address:
             f"{parts.scheme}://{authority}{prefix}", authority.encode(), prefix=prefix, host=host, port=port, tls=tls
         )
 
+    @property
+    def named(self) -> bool:
+        """Whether its host is a name, whose addresses may change."""
+        return bool(self.host) and not _is_literal(self.host)
+
+    @property
+    def unspecified(self) -> bool:
+        """Whether it stands for all addresses of a host, and others can do nothing with it."""
+        return _is_literal(self.host) and ipaddress.ip_address(self.host).is_unspecified
+
+    def called(self, name: str) -> None:
+        """Speak to it as to the host `name`, whose address it is."""
+        self.server_name = name
+        self.authority = f"{name}:{self.port}".encode()
+
     async def open(
         self,
         loop: asyncio.AbstractEventLoop,
         protocol: Callable[[], asyncio.Protocol],
         context: ssl.SSLContext | None,
+        opening: Opening,
     ) -> None:
         """Connect; raises OSError. Known addresses are tried in turn, the one that worked last first."""
-        server_name = self.host if self.tls else None
+        server_name = (self.server_name or self.host) if self.tls else None
         if self.unix:
             await loop.create_unix_connection(protocol, self.unix)
             return
         error: OSError = OSError("the name has no address")
         for ip in list(await self._addresses(loop)):
             try:
+                sock = await opening.connect(loop, ip, self.port)
                 transport, _ = await loop.create_connection(
-                    protocol, ip, self.port, ssl=context if self.tls else None, server_hostname=server_name
+                    protocol, sock=sock, ssl=context if self.tls else None, server_hostname=server_name
                 )
             except OSError as failure:
                 error = failure
@@ -96,6 +119,11 @@ class Address:
             tune(transport.get_extra_info("socket"), self.user_timeout)
             return
         raise error
+
+    async def knock(self, loop: asyncio.AbstractEventLoop, opening: Opening) -> None:
+        """Connect to the address that worked last, and hang up; raises OSError where nobody is there."""
+        for ip in (await self._addresses(loop))[:1]:
+            (await opening.connect(loop, ip, self.port)).close()
 
     async def _addresses(self, loop: asyncio.AbstractEventLoop) -> list[str]:
         if not self._found:
@@ -135,6 +163,14 @@ def _is_literal(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _canonical(host: str) -> str:
+    """One writing of an IP address; a name as it is."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host
 
 
 def tune(sock: socket.socket | None, user_timeout: float) -> None:

@@ -63,7 +63,7 @@ class Answering:
     def pause_writing(self) -> None:
         self.paused = True
         self.paused_at = self.service.clock.now
-        if self.upstream is not None:
+        if self.upstream is not None and self.holds_back:
             self.upstream.pause_reading()
 
     def resume_writing(self) -> None:
@@ -72,6 +72,22 @@ class Answering:
             self.upstream.resume_reading()
         if self.writable is not None and not self.writable.done():
             self.writable.set_result(None)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether its worker waits until it takes more: not as long as others follow its answer."""
+        call = self.call
+        return self.paused and (call is None or call.sharing is None or not call.sharing.outlives())
+
+    def quicken(self) -> None:
+        """Somebody follows its answer."""
+        if self.paused and self.upstream is not None:
+            self.upstream.resume_reading()
+
+    def slacken(self, most: int) -> None:
+        """Hold its worker back after all where more than so many bytes wait for it."""
+        if self.paused and self.upstream is not None and self.transport.get_write_buffer_size() > most:
+            self.upstream.pause_reading()
 
     async def drained(self) -> None:
         """Wait until the client takes bytes again."""

@@ -12,8 +12,9 @@ from tailrace.proxy.fault import HOP_KEY_REFUSED, Fault, Whose, bad_answer
 from tailrace.proxy.head import Head, streaming_head
 from tailrace.proxy.headers import listed
 from tailrace.proxy.hop import REFUSED
+from tailrace.proxy.retry_after import asked_to_wait
 from tailrace.proxy.standing import UNSENT
-from tailrace.proxy.trouble import CREDENTIALS, NO_SERVER, meet, trouble_of
+from tailrace.proxy.trouble import CREDENTIALS, NO_ENGINE, NO_SERVER, meet, trouble_of
 from tailrace.proxy.wire import JSON, TEXT, unframe
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ _SEVERAL_PROMPTS: Final = re.compile(rb'\[\s*[\["]')
 _WITH_REASONS: Final = ("chat", "completions")
 _REASON: Final = b'"finish_reason"'
 _GIVEN_UP: Final = re.compile(_REASON + rb'\s*:\s*"(?:abort|error)"')
+# Of messages: null, where vLLM gave the request up. Quotes in text that a model wrote are escaped.
+_NOT_STOPPED: Final = re.compile(rb'"stop_reason"\s*:\s*null')
 # Longer answers, such as vectors, are not looked through.
 _WALKED: Final = 64 * 1024
 _walk: Final = msgspec.json.Decoder(msgspec.Raw).decode
@@ -41,6 +44,7 @@ _KINDS: Final = {
     "upstream_incomplete": "false_end",
     "upstream_lost": "connection_lost",
     "upstream_timeout": "upstream_timeout",
+    "worker_drained": "drained",
     "worker_draining": "unavailable",
     "worker_overloaded": "overloaded",
     "worker_starting": "unavailable",
@@ -48,6 +52,8 @@ _KINDS: Final = {
     "worker_unreachable": "connect_failed",
 }
 """A sidecar's faults by the codes of their answers."""
+_BUSY: Final = "engine is currently busy"
+"""What vLLM says, with a 503 and without a Retry-After, where its queue is full."""
 _PASSED_WITH_ERRORS: Final = (b"retry-after", b"x-should-retry")
 
 
@@ -116,7 +122,7 @@ def no_answer(attempt: Attempt) -> str | None:
         return "it lacks what this API answers with"
     if len(body) <= _WALKED and _is_cut(body):
         return "its JSON is cut"
-    if route.name in _WITH_REASONS and _gives_up(body):
+    if (route.name in _WITH_REASONS and _gives_up(body)) or (route.anthropic and _NOT_STOPPED.search(body)):
         return "the engine aborted the request"
     return None
 
@@ -198,6 +204,7 @@ def error_of(attempt: Attempt, body: bytes, *, cut: bool = False) -> Fault:
         status=status,
         code=_code(status),
         message=message or f"The worker answered with status {status}.",
+        retry_after=asked_to_wait(passed),
         retryable=status in (408, 429, 500, 502, 503, 504),
         sent=UNSENT not in attempt.head.load,
         headers=passed,
@@ -205,7 +212,7 @@ def error_of(attempt: Attempt, body: bytes, *, cut: bool = False) -> Fault:
     )
     if status == 404:
         return _not_found(attempt, fault)
-    return fault.but(kind=_kind(attempt, code_of(fault), "http_error")) if usable else fault
+    return fault.but(kind=_kind(attempt, status, code_of(fault), fault.message) or "http_error") if usable else fault
 
 
 def _not_found(attempt: Attempt, fault: Fault) -> Fault:
@@ -216,9 +223,12 @@ def _not_found(attempt: Attempt, fault: Fault) -> Fault:
         return fault.but(whose=Whose.GATEWAY, message=message, body=None)
     if fault.body is not None:
         return fault
-    if trouble_of(attempt.worker) == NO_SERVER:
-        message = "The worker answered with status 404: no inference server seems to listen there."
-        return fault.but(whose=Whose.ENGINE, code="not_found", message=message)
+    if attempt.call.route.expects and attempt.head.kind != JSON:
+        # Whatever listens there answers at once, and calls that it fails would come to it for that.
+        if trouble_of(attempt.worker) != NO_SERVER:
+            meet(attempt.worker, NO_ENGINE)
+        why = "status 404, and no inference server seems to listen there"
+        return bad_answer(why).but(headers=fault.headers, retry_after=fault.retry_after)
     return fault.but(code="not_found")
 
 
@@ -256,7 +266,7 @@ def error_event(attempt: Attempt, event: Event, *, shown: bool = False) -> Fault
     status = code if isinstance(code, int) and 400 <= code <= 599 else 502
     message = error.get("message")
     return Fault(
-        kind=_kind(attempt, code, "error_event"),
+        kind=_kind(attempt, status, code, message) or "error_event",
         whose=Whose.CLIENT if status < 500 and status not in (408, 429) else Whose.ENGINE,
         status=status,
         code=code if isinstance(code, str) and 0 < len(code) <= _LONGEST_CODE else _code(status),
@@ -266,9 +276,11 @@ def error_event(attempt: Attempt, event: Event, *, shown: bool = False) -> Fault
     )
 
 
-def _kind(attempt: Attempt, code: object, otherwise: str) -> str:
-    """The kind of an error: a sidecar's own are faults that are known here by their codes."""
-    return _KINDS.get(code, otherwise) if attempt.head.load and isinstance(code, str) else otherwise
+def _kind(attempt: Attempt, status: int, code: object, message: object) -> str | None:
+    """The kind of an error that is known here: a sidecar's own by their codes, that an engine is full by its words."""
+    if status == 503 and isinstance(message, str) and _BUSY in message:
+        return "overloaded"
+    return _KINDS.get(code) if attempt.head.load and isinstance(code, str) else None
 
 
 def _code(status: int) -> str:

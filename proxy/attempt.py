@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("tailrace")
 HOLD_STREAM: Final = 64 * 1024
 HOLD_ERROR: Final = 64 * 1024
+_BYTES_OF_AN_ID: Final = 8
+"""A token of the prompt, one byte at least, comes back as a number, where its ids are asked for."""
 
 
 class Attempt(Sink):
@@ -48,10 +50,14 @@ class Attempt(Sink):
     held_bytes = 0
     ended = False
     unasked = False
-    """Whether what plugins ask of engines was left out, because its worker refuses it."""
+    """Whether what plugins ask of engines is left out, because its worker refuses it, or may."""
     fault: Fault | None = None
     end: AttemptEnd | None = None
+    heir: Sink | None = None
+    """Whoever the answer is for in its place."""
     first_content_ns = 0
+    ended_ns = 0
+    """When it ended, where that was before the end of its call."""
     _events: list[Event] | None = None
     _shows = False
     _owed: Owed | None = None
@@ -79,7 +85,7 @@ class Attempt(Sink):
         if connection is not None:
             self._send(connection)
         else:
-            self.opening = pool.connect(self._opened, self._lose).cancel
+            self.opening = pool.connect(self._opened, self._lose, self.on_doubt).cancel
 
     def _opened(self, connection: UpstreamConnection) -> None:
         try:
@@ -96,7 +102,7 @@ class Attempt(Sink):
         head, body = sending.request(call, self)
         self._prompt_bytes = len(body)
         self._sent_at = connection.clock.now
-        self.sent_ns = monotonic_ns()
+        self.sent_ns = self.worker.last_sent_ns = monotonic_ns()
         if call.body is None:
             connection.manner = sending.manner(call)
         pipeline = call.chain.pipeline
@@ -105,6 +111,7 @@ class Attempt(Sink):
 
     def untie(self) -> None:
         """The call is over: it is freed at once, and not by the collector, where nothing refers back to it."""
+        self.heir = None
         del self.call
         del self.race
 
@@ -114,7 +121,7 @@ class Attempt(Sink):
             self.opening()
             self.opening = None
         connection = self.connection
-        if connection is not None and connection.sink is self:
+        if connection is not None and (connection.sink is self or (self.heir and connection.sink is self.heir)):
             connection.release()
 
     def _lose(self, fault: Fault) -> None:
@@ -136,8 +143,10 @@ class Attempt(Sink):
             self._hold = HOLD_ERROR
         elif head.kind == EVENTS and self.call.route.dialect is not None and self.call.head.method != "HEAD":
             self.streaming = True
-            self._splitter = Splitter(HOLD_STREAM)
             self._hold = HOLD_STREAM
+            if self.call.trail is not None:
+                self._hold += self._prompt_bytes * _BYTES_OF_AN_ID
+            self._splitter = Splitter(self._hold)
         else:
             self._hold = self.call.chain.hold_unary
             if self.call.route.entry is not None and head.length < 0 and answers.passes_at_once(self.call):
@@ -180,8 +189,8 @@ class Attempt(Sink):
             if sign is Sign.ABORTED:
                 self._lose(false_end("the engine aborted the request"))
                 return
-            if sign is Sign.DONE and not dialect.conclusive and not self._shows:
-                self._lose(false_end("it ended without any content"))
+            if sign is Sign.DONE and not dialect.conclusive and self._owed is None:
+                self._lose(false_end(f"it ended without {self._missing}"))
                 return
             if self.call.chain.pipeline.judge:
                 if self._events is None:
@@ -259,6 +268,9 @@ class Attempt(Sink):
 
     def on_fault(self, fault: Fault) -> None:
         self._lose(fault)
+
+    def on_doubt(self, fault: Fault, lost: bool) -> None:
+        self.race.move(self, fault)
 
     def on_quiet(self, quiet: float, now: float) -> None:
         if self.race.winner is self:

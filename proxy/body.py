@@ -73,6 +73,14 @@ class JsonBody:
             return self._edits[name] is not None
         return name in self._names()
 
+    def names(self) -> list[str]:
+        """The names of all fields, those that were added included."""
+        names = list(self._names())
+        if self._edits is not None:
+            names = [name for name in names if self._edits.get(name, b"") is not None]
+            names += [name for name, value in self._edits.items() if value is not None and name not in names]
+        return names
+
     def written(self, name: str) -> memoryview | None:
         """The JSON text of a field's value, None where it is absent."""
         if self._edits is not None and name in self._edits:

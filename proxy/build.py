@@ -1,103 +1,19 @@
-"""From settings to a Chain: workers are kept over reloads, everything else is built anew."""
+"""From settings and the pools that stand for them to a Chain, which every reload builds anew."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import orjson
-from tailrace.proxy.address import Address
 from tailrace.proxy.births import Births
 from tailrace.proxy.chain import HOLD_UNARY, Chain
 from tailrace.proxy.fleet import ModelEntry, Models, Pool, Worker
 from tailrace.proxy.health import HEALTH
-from tailrace.proxy.limits import Timeouts
 from tailrace.proxy.pipeline import Pipeline
-from tailrace.proxy.pool import ConnectionPool, PoolLimits
 from tailrace.proxy.replies import list_models, not_found, options, show_model, unsupported
 from tailrace.proxy.routes import INFERENCE, MODELS, UNSUPPORTED, Route, RouteTable, Shape
-from tailrace.proxy.settings import ClientTls, Gateway, ModelSettings, PoolSettings, Relay
-from tailrace.proxy.sweep import Sweep
-from tailrace.proxy.tls import ClientContext
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """What identifies a worker over reloads: where it is and how it is reached."""
-
-    shown: str
-    tls: ClientTls | None
-    api_key: str
-    limits: PoolLimits
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """The pools that a configuration asks for, not in place yet."""
-
-    pools: dict[str, Pool]
-    kept: dict[_Way, Worker]
-
-
-class Roster:
-    """All workers of a process by identity, so that a reload keeps their connections and counts."""
-
-    def __init__(self, sweep: Sweep) -> None:
-        self._sweep = sweep
-        self._workers: dict[_Way, Worker] = {}
-
-    @property
-    def workers(self) -> Iterable[Worker]:
-        """Every worker of the present configuration."""
-        return self._workers.values()
-
-    def propose(self, settings: Mapping[str, PoolSettings], timeouts: Timeouts) -> Proposal:
-        """The pools of a configuration, with the workers that it shares with the present one; changes nothing."""
-        limits = PoolLimits(timeouts.upstream_idle, timeouts.upstream_age, timeouts.connect)
-        kept: dict[_Way, Worker] = {}
-        pools = {}
-        for name, pool in settings.items():
-            members = []
-            for url in pool.workers:
-                key = pool.api_key.reveal() if pool.api_key is not None else ""
-                address = Address.parse(url)
-                way = _Way(address.shown, pool.tls, key, limits)
-                worker = kept.get(way) or self._workers.get(way)
-                if worker is None:
-                    address.user_timeout = timeouts.unacknowledged
-                    worker = self._hire(address, pool, key, limits)
-                kept[way] = worker
-                members.append(worker)
-            pools[name] = Pool(name, members)
-        return Proposal(pools, kept)
-
-    def adopt(self, proposal: Proposal) -> None:
-        """Make a proposal the present state; workers that it no longer names are retired."""
-        for way, worker in self._workers.items():
-            if way not in proposal.kept:
-                worker.connections.close()
-        self._workers = proposal.kept
-        pools = proposal.pools.values()
-        for worker in self._workers.values():
-            worker.pools = [pool for pool in pools if worker in pool.workers]
-        # A worker's standing may have changed since the proposal was made.
-        for pool in pools:
-            pool.rebuild()
-
-    def _hire(self, address: Address, pool: PoolSettings, key: str, limits: PoolLimits) -> Worker:
-        context = ClientContext(pool.tls) if address.tls else None
-        connections = ConnectionPool(address, context.current if context else None, self._sweep, limits)
-        worker = Worker(address, connections)
-        if key:
-            worker.credentials = b"authorization: Bearer %b\r\n" % key.encode()
-            worker.hop(b"")
-        return worker
-
-    def close(self) -> None:
-        """Close every resting connection."""
-        for worker in self._workers.values():
-            worker.connections.close()
+from tailrace.proxy.settings import Gateway, ModelSettings, PoolSettings, Relay
 
 
 def all_pools(settings: Gateway) -> dict[str, PoolSettings]:
@@ -124,6 +40,11 @@ def models_of(settings: Mapping[str, ModelSettings], pools: Mapping[str, Pool]) 
     return Models(entries, {}, written)
 
 
+def pins_of(pools: Mapping[str, Pool]) -> dict[Worker, ModelEntry]:
+    """Every worker, with an entry for calls that only this one can answer."""
+    return {worker: ModelEntry("", pool, "") for pool in pools.values() for worker in pool.workers}
+
+
 def chain_of(
     settings: Relay,
     pipeline: Pipeline,
@@ -147,7 +68,8 @@ def chain_of(
         created=int(time.time()),
         compression=settings.compression,
         births=births,
-        pins={worker: ModelEntry("", pool, "") for pool in pools.values() for worker in pool.workers},
+        pools=pools,
+        pins=pins_of(pools),
         taps=edits,
         hold_unary=settings.limits.body if edits else HOLD_UNARY,
         forward_headers=frozenset(name.lower().encode() for name in settings.forward_headers),

@@ -13,6 +13,7 @@ from tailrace.proxy.head import Head, streaming_head
 from tailrace.proxy.mishap import go_on_without, note
 from tailrace.proxy.outcome import Usage
 from tailrace.proxy.plugin import Key
+from tailrace.proxy.publication import Publication
 from tailrace.proxy.signal import Signal
 from tailrace.proxy.stride import Stride
 from tailrace.proxy.waiting import Waiting
@@ -20,6 +21,7 @@ from tailrace.proxy.waiting import Waiting
 if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
     from tailrace.proxy.body import JsonBody
+    from tailrace.proxy.budget import Budget
     from tailrace.proxy.chain import Chain
     from tailrace.proxy.delivery import Delivery
     from tailrace.proxy.fleet import ModelEntry, Worker
@@ -29,10 +31,13 @@ if TYPE_CHECKING:
     from tailrace.proxy.outcome import Outcome
     from tailrace.proxy.peer import Peer
     from tailrace.proxy.pipeline import Link
+    from tailrace.proxy.publication import Sharing
     from tailrace.proxy.race import Race
+    from tailrace.proxy.rescue.trail import Trail
     from tailrace.proxy.routes import Route
     from tailrace.proxy.server import ClientConnection
     from tailrace.proxy.taps import Taps
+    from tailrace.proxy.trace.context import TraceContext
 
 log: Final = logging.getLogger("tailrace")
 T = TypeVar("T")
@@ -55,16 +60,22 @@ class Call:
     race: Race | None = None
     usage: Usage | None = None
     token_ids: list[int] | None = None
+    trail: Trail | None = None
+    """What another worker needs to go on with the answer, for calls that may be rescued."""
     harvest: Harvest | None = None
     delivery: Delivery | None = None
     taps: Taps | None = None
+    sharing: Sharing | None = None
     pinned: Worker | None = None
     budget: asyncio.Timeout | None = None
+    time: Budget | None = None
+    trace: TraceContext | None = None
     stride: Stride = None  # type: ignore[assignment]
     outcome: Outcome | None = None
     answered_head: Head | None = None
     source = ""
     waited_ns = 0
+    requeued_ns = 0
     between_events = True
     stopped: Fault | None = None
     received_ns = 0
@@ -133,6 +144,11 @@ class Call:
     async def offload(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run something that would hold up the event loop in a thread."""
         return await asyncio.to_thread(work, *args, **kwargs)
+
+    def publish(self, limit: int) -> Publication:
+        """Let other calls have this one's answer, up to `limit` bytes of it."""
+        self.sharing = shared = Publication(self, limit)
+        return shared
 
     # The body's arrival.
 
@@ -203,10 +219,7 @@ class Call:
             service.retire(chain)
 
     def untie(self) -> None:
-        """Let go of whatever refers back to it: it is freed at once then, and not by the collector, somewhat later.
-
-        With every call left to the collector, memory is never used again while the processor still has it at hand.
-        """
+        """Let go of what refers back to it: it is freed at once then, its memory still at hand for the next call."""
         for attempt in self.tries:
             attempt.untie()
         self.race = None
@@ -238,7 +251,10 @@ class Call:
 
     def visit(self, now: float) -> None:
         """Called a few times a second while nothing is relayed: heartbeat and total limit."""
-        if self.client.relay is not None:
+        relay = self.client.relay
+        if relay is not None:
+            if relay.rescue is not None:
+                relay.rescue.visit(now)
             return
         if now > self.deadline:
             total = self.chain.timeouts.total or 0.0
@@ -272,7 +288,10 @@ class Call:
 
     def stop(self, fault: Fault) -> None:
         """End the call with a fault from outside its coroutine, whatever that waits for."""
-        if self.race is not None:
+        relay = self.client.relay
+        if relay is not None:
+            self.stride.within(relay.on_fault, fault)
+        elif self.race is not None:
             self.race.expire(fault)
         elif self.stopped is None:
             # Once: a plugin may need a while to tidy up.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tailrace.proxy.births import Births
-from tailrace.proxy.fleet import ModelEntry, Models, Worker
+from tailrace.proxy.fleet import ModelEntry, Models, Pool, Worker
 from tailrace.proxy.limits import Limits, Timeouts
 from tailrace.proxy.pipeline import Pipeline
 from tailrace.proxy.routes import RouteTable
@@ -44,7 +44,10 @@ class Chain:
     processes: int = 1
     taps: bool = False
     births: Births
-    pins: Mapping[Worker, ModelEntry]
+    pools: Mapping[str, Pool]
+    """By their names, for whoever sends calls to one that is not their model's."""
+    pins: dict[Worker, ModelEntry]
+    """Every worker of its pools, kept up with discovery, with an entry for calls that only this one can answer."""
     calls: Running = field(default_factory=Running)
 
     def unguarded(self) -> Chain:

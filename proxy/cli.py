@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from tailrace.proxy import registry
-from tailrace.proxy.commands import check, demo, init, ledger, schema, serve, version, workers
+from tailrace.proxy.commands import check, demo, init, ledger, schema, serve, trace, version, workers
 from tailrace.proxy.config import ConfigError
 from tailrace.proxy.supervisor import Fatal
 
-OWN: tuple[ModuleType, ...] = (serve, check, workers, ledger, init, schema, demo, version)
+OWN: tuple[ModuleType, ...] = (serve, check, workers, trace, ledger, init, schema, demo, version)
 _INSTALLED = {
+    "cache": "count the kept answers of a running gateway, or throw some away",
     "keys": "create, list, rotate, revoke, disable and enable API keys",
     "sim": "run a simulated engine: vLLM's wire format, timing and failures, without a model",
 }

@@ -52,6 +52,11 @@ class Closing:
         """Whether every choice has ended with a reason, and no event stands open."""
         return self._owed is not None and self._owed.finished and not open_event
 
+    @property
+    def reasoned(self) -> bool:
+        """Whether one choice at least has ended with a reason."""
+        return self._owed is not None
+
     def missing(self, open_event: int) -> str | None:
         """What a stream that is over lacks, None where it is whole."""
         if self.terminal:

@@ -51,7 +51,10 @@ def understand(text: str, name: str, *, look: bool = False, elsewhere: bool = Fa
             str(source.path), node.line if node is not None else 1, source.root.origin.covered(f"role: {error}")
         )
         raise ConfigError((told, *_faults_of_any_role(source, role_name))) from None
-    settings = decode_source(role.Settings, source)
+    try:
+        settings = decode_source(role.Settings, source)
+    except ChainError as error:
+        _refuse(source, _entry(source, error.link), str(error))
     try:
         role.check(settings)
     except ChainError as error:
@@ -68,7 +71,7 @@ def _faults_of_any_role(source: Source, name: str) -> set[Flaw]:
     for likely in registry.names("roles") if near is None else (near,):
         try:
             decode_source(registry.load("roles", likely)().Settings, source)
-        except registry.UnknownName:
+        except (registry.UnknownName, ChainError):
             continue
         except ConfigError as faults:
             found.append({flaw for flaw in faults.flaws if not flaw.text.startswith("role:")})

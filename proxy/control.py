@@ -44,6 +44,8 @@ class Start:
     drained: tuple[str, ...]
     host_unready: tuple[str, ...]
     """Why the host should get no new traffic."""
+    found: dict[str, Any]
+    """The workers that discovery has found."""
     who: str
     """How it calls itself in the log."""
 

@@ -46,6 +46,8 @@ class Member:
         """The configuration it serves by."""
         self.host_unready = start.host_unready
         """What it was told of this host."""
+        self.found: int = start.found["number"]
+        """The number of the last tidings of discovery that it has."""
         self.addresses: list[str] = []
 
 

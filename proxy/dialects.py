@@ -14,6 +14,9 @@ from typing import Any, Final
 
 from tailrace.proxy.sse import Event
 
+OVER: Final = b"[DONE]"
+"""The payload that ends chat and completions; elsewhere an engine's slip, at which SDKs stop reading nevertheless."""
+
 
 class Sign(IntEnum):
     """What one event means for the attempt it belongs to."""
@@ -49,12 +52,23 @@ class Dialect:
         return data.find(first) < 0 and data.find(second) < 0 and data.find(third) < 0 and data.find(fourth) < 0
 
 
+@dataclass(frozen=True, slots=True)
+class FiveNeedles(Dialect):
+    """One that has a needle more than the relay tests unrolled."""
+
+    fifth: bytes = b""
+
+    def silent(self, data: bytes) -> bool:
+        """Whether none of the needles is there."""
+        return data.find(self.fifth) < 0 and Dialect.silent(self, data)
+
+
 def judge_chat(event: Event) -> Sign:
     """Chat and text completion chunks."""
     data = event.data
     if not data:
         return Sign.NOTHING
-    if data == b"[DONE]":
+    if data == OVER:
         return Sign.DONE
     body = event.json()
     if not isinstance(body, dict):
@@ -115,8 +129,6 @@ def _object(value: object) -> dict[str, Any]:
 
 def judge_responses(event: Event) -> Sign:
     """Events of the Responses API."""
-    if event.data == b"[DONE]":
-        return Sign.NOTHING
     body = event.json()
     if not isinstance(body, dict):
         return Sign.NOTHING
@@ -132,22 +144,27 @@ def judge_responses(event: Event) -> Sign:
     return Sign.NOTHING
 
 
-_CHAT_NEEDLES: Final = (b'_reason":"', b'_reason": "', b'"error"', b"[DONE]")
+_CHAT_NEEDLES: Final = (b'_reason":"', b'_reason": "', b'"error"', OVER)
+# Where it ends nothing, it is looked for with its line's end, which no text of a model has behind it.
+_STRAY: Final = OVER + b"\n"
 
 CHAT: Final = Dialect("chat", judge_chat, _CHAT_NEEDLES, b'"content":"')
+# A transcription need not have a finish reason, nor a word.
+AUDIO: Final = Dialect("chat", judge_chat, _CHAT_NEEDLES, b'"content":"', conclusive=True)
 COMPLETIONS: Final = Dialect("completions", judge_chat, _CHAT_NEEDLES, b'"text":"')
 MESSAGES: Final = Dialect(
     "messages",
     judge_messages,
-    (b'"message_stop"', b'"message_delta"', b'"error"', b'"error"'),
+    (b'"message_stop"', b'"message_delta"', b'"error"', _STRAY),
     b'"text":"',
     anthropic=True,
     heartbeat=b'event: ping\ndata: {"type": "ping"}\n\n',
 )
-RESPONSES: Final = Dialect(
+RESPONSES: Final = FiveNeedles(
     "responses",
     judge_responses,
     (b'"response.completed"', b'"response.incomplete"', b'"error"', b'"response.failed"'),
     b'"delta":"',
     conclusive=True,
+    fifth=_STRAY,
 )

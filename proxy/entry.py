@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tailrace.proxy import registry
 from tailrace.proxy.blame import own_failure
@@ -14,10 +14,11 @@ from tailrace.proxy.config import Above, At, AtLeast, ConfigError, Flaws, Node, 
 from tailrace.proxy.config.flaws import name as quoted
 from tailrace.proxy.config.setting import is_required
 from tailrace.proxy.config.shape import BAD, INTERPOLATED, Bad, part_of
-from tailrace.proxy.config.shapes import record_of, shape_of
+from tailrace.proxy.config.shapes import record_of
 from tailrace.proxy.pipeline import ChainError, Link
 from tailrace.proxy.plugin import AnyPlugin, Key, Plugin
 from tailrace.proxy.routes import NAMES
+from tailrace.proxy.service_class import ServiceClass
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
@@ -31,6 +32,7 @@ class When:
 
     model: tuple[str, ...] = setting(default=(), help="model names, as clients write them")
     route: tuple[str, ...] = setting(default=(), help="route names: chat, completions, messages, …")
+    service_class: tuple[str, ...] = setting(default=(), key="class", help="classes of service, by `service_class`")
     stream: bool | None = setting(default=None, help="only streaming calls, or only others")
 
     def check(self) -> Iterable[At]:
@@ -45,6 +47,10 @@ class When:
             return False
         if self.model and call.model not in self.model:
             return False
+        if self.service_class:
+            fact = call.fact(ServiceClass)
+            if fact is None or fact.name not in self.service_class:
+                return False
         return self.stream is None or self.stream == call.stream
 
 
@@ -86,11 +92,12 @@ class PluginEntry:
             found = ", ".join(key.text for key, _ in named) or "none"
             flaws.add(node, f"a plugin entry names one plugin, got {found}; write `- name: {{…}}`")
             return None
-        for key, _ in named:
-            if key is not plugins[0][0]:
-                flaws.add(key, _unknown(key.text))
         key, value = plugins[0]
         entry = cls._build(key, key.text, value, terms, flaws)
+        options = () if entry is None else record_of(entry.plugin.Config).fields
+        for other, _ in named:
+            if other is not key:
+                flaws.add(other, _unknown(other.text, key.text, options))
         weight = node.pair("weight")
         if weight is not None and entry is not None and not _scores(entry.plugin):
             flaws.add(weight[0], f"plugin '{key.text}' scores no workers: there is nothing that a weight could weigh")
@@ -208,10 +215,8 @@ def _judged_once(when: When) -> Callable[[Call], bool]:
 
 def _terms_of(node: Node, flaws: Flaws) -> Terms:
     """What stands beside the plugin; what is faulty there is noted and left at its default."""
-    hints = get_type_hints(Terms, include_extras=True)
-    values = {
-        key.text: shape_of(hints[key.text]).decode(value, flaws) for key, value in node.items() if key.text in _TERMS
-    }
+    fields = record_of(Terms).fields
+    values = {key.text: fields[key.text][1].decode(value, flaws) for key, value in node.items() if key.text in _TERMS}
     return Terms(**{name: value for name, value in values.items() if not isinstance(value, Bad)})
 
 
@@ -223,7 +228,9 @@ def _is_plugin(name: str) -> bool:
     return ":" in name or name in registry.names("plugins")
 
 
-def _unknown(key: str) -> str:
+def _unknown(key: str, plugin: str, options: Container[str]) -> str:
+    if key in options:
+        return f"unknown key {quoted(key)} beside a plugin: indent it further to make it an option of {quoted(plugin)}"
     near = difflib.get_close_matches(key[:80], _TERMS, 1)
     hint = f"did you mean {quoted(near[0])}?" if near else f"known beside a plugin: {', '.join(sorted(_TERMS))}"
     return f"unknown key {quoted(key)}, {hint}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -167,6 +168,36 @@ def connection_lost(*, sent: bool) -> Fault:
     )
 
 
+def fallen_silent(why: str) -> Fault:
+    """The worker may be gone: nothing that was due has come from it for a while."""
+    message = f"The worker fell silent before its answer was complete ({why})."
+    return connection_lost(sent=True).but(kind="suspect", message=message, why=f"silent ({why})")
+
+
+PREEMPTED: Final = Fault(
+    kind="preempted",
+    whose=Whose.GATEWAY,
+    status=503,
+    code="gateway_overloaded",
+    message="The place of this request was needed before its answer had begun.",
+    retry_after=1.0,
+    retryable=True,
+)
+"""A call that has shown nothing gave way to one of a class that goes first."""
+
+
+DRAINED: Final = Fault(
+    kind="drained",
+    whose=Whose.GATEWAY,
+    status=503,
+    code="worker_drained",
+    message="The worker was taken out of service before its answer was complete.",
+    retry_after=1.0,
+    retryable=True,
+)
+"""The time that a drained worker's calls were given is over."""
+
+
 def bad_answer(why: str) -> Fault:
     """The worker answered with something that is no answer of this API."""
     return Fault(
@@ -226,3 +257,14 @@ def no_worker(model: str, retry_after: float = 1.0, *, why: str = "") -> Fault:
 def too_large(limit: int) -> Reject:
     """A body above the limit."""
     return Reject(413, "request_too_large", f"The request body is larger than {limit} bytes.", kind="bad_request")
+
+
+def most_useful(faults: Sequence[Fault]) -> Fault:
+    """The fault that tells the client most: what is wrong with its request, then when to retry, then the last."""
+    for fault in faults:
+        if fault.whose is Whose.CLIENT:
+            return fault
+    for fault in faults:
+        if fault.status == 429:
+            return fault
+    return faults[-1]

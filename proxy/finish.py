@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy.fault import FAILURES
 from tailrace.proxy.outcome import AttemptEnd, Ending, Outcome
+from tailrace.proxy.stages import first_shown
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
@@ -30,7 +31,8 @@ def finish(call: Call, outcome: Outcome) -> None:
         race.cancel()
         winner = race.winner
         if winner is not None:
-            outcome.first_content_ns = winner.first_content_ns
+            shown = winner if winner.why != "rescue" else first_shown(call.tries, winner)
+            outcome.first_content_ns = shown.first_content_ns
             if outcome.fault is not None:
                 winner.fault = outcome.fault
             race.finished(winner, _ENDS.get(outcome.ending, AttemptEnd.FAILED))
@@ -40,6 +42,8 @@ def finish(call: Call, outcome: Outcome) -> None:
         except FAILURES:
             log.exception("plugin '%s' failed in on_complete of request %s", name, call.id)
             call.client.service.plugin_failed(name)
+    if call.sharing is not None:
+        call.sharing.over(outcome)
     call.drop()
     call.client.service.completed(call, outcome)
     call.untie()

@@ -6,10 +6,11 @@ that may take calls are built anew.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from tailrace.proxy.address import Address
@@ -18,7 +19,16 @@ from tailrace.proxy.headers import via
 from tailrace.proxy.pool import ConnectionPool
 from tailrace.proxy.standing import Standing
 
+if TYPE_CHECKING:
+    from tailrace.proxy.plugin import Key
+
 MAX_CANDIDATES: Final = 8
+SUSPECT: Final = "suspect"
+"""The bar of a host that may have gone silent: such workers are the last to be let in again."""
+SILENT: Final = "silent"
+"""The bar of one that has been given up: it gets calls again only where nobody else would."""
+SURVIVORS: Final = 0.5
+"""Share of the workers that would take calls which bars leave in their pool, rounded up."""
 
 
 class Worker:
@@ -26,16 +36,24 @@ class Worker:
 
     __slots__ = (
         "address",
+        "bars",
         "connections",
         "credentials",
+        "died",
         "drained",
         "headers",
         "inflight",
+        "last_sent_ns",
+        "learnt",
         "name",
+        "origins",
         "pools",
         "post",
+        "region",
+        "sent_after_death",
         "standing",
         "strict",
+        "weight",
     )
 
     def __init__(self, address: Address, connections: ConnectionPool) -> None:
@@ -52,6 +70,20 @@ class Worker:
         self.strict = False
         """Whether it has refused a request for the options that plugins had added to it."""
         self.pools: list[Pool] = []
+        self.origins: tuple[str, ...] = ()
+        """Where it is known from: "static", or the sources that found it."""
+        self.weight = 1.0
+        self.region = ""
+        self.bars: dict[str, float] = {}
+        """Why it gets no new calls although it would take them, each with the second of its beginning."""
+        self.learnt: dict[Key[Any], Any] = {}
+        """What plugins have found out about it, each under a key of its own; outlives reloads."""
+        self.last_sent_ns = 0
+        """When the last attempt was sent to it."""
+        self.died = 0.0
+        """The second of the last sign of life of one that is gone, or may be; 0 of one that is there."""
+        self.sent_after_death = math.nan
+        """Seconds from its last death to the last attempt that was sent to it nevertheless."""
 
     def request_line(self, method: str) -> bytes:
         """The start of a request line: method and this worker's path prefix; `post` is that of most."""
@@ -67,9 +99,42 @@ class Worker:
         return not self.drained and self.standing.takes_calls
 
     @property
+    def gets_calls(self) -> bool:
+        """Whether new calls do go to it: to one of the last of its pool also where a bar other than silence is up."""
+        if not self.bars or not self.eligible:
+            return self.eligible
+        return SILENT not in self.bars and any(self in pool.eligible for pool in self.pools)
+
+    @property
     def reachable(self) -> bool:
         """Whether calls that only this worker can answer may still go to it."""
         return not self.standing.dead
+
+    def bar(self, by: str, due: set[Pool] | None = None) -> None:
+        """Take it out of the lists of those that get new calls, as long as enough others are left.
+
+        That is so when this returns, unless `due` is given: it gets the pools whose lists whoever bars many at once
+        has to rebuild, before any call is chosen for.
+        """
+        if by not in self.bars:
+            self.bars[by] = time.monotonic()
+            self._have_rebuilt(due)
+
+    def unbar(self, by: str, due: set[Pool] | None = None) -> None:
+        """Let it in again, unless something else bars it; for `due` see `bar`."""
+        if self.bars.pop(by, None) is not None:
+            self._have_rebuilt(due)
+
+    def _have_rebuilt(self, due: set[Pool] | None) -> None:
+        if due is None:
+            self.changed()
+        else:
+            due.update(self.pools)
+
+    def note_death(self) -> None:
+        """It is gone indeed: note how long after its last sign of life an attempt was sent to it."""
+        if self.died:
+            self.sent_after_death = max(0.0, self.last_sent_ns * 1e-9 - self.died)
 
     def changed(self) -> None:
         """Rebuild what depends on this worker's standing."""
@@ -78,12 +143,13 @@ class Worker:
 
 
 class Pool:
-    """Workers that serve the same models."""
+    """Workers that serve the same models; `concurrency` are the calls that each takes at once, 0 is unknown."""
 
-    __slots__ = ("_entries", "eligible", "name", "workers")
+    __slots__ = ("_entries", "concurrency", "eligible", "name", "workers")
 
-    def __init__(self, name: str, workers: Sequence[Worker]) -> None:
+    def __init__(self, name: str, workers: Sequence[Worker], concurrency: int = 0) -> None:
         self.name = name
+        self.concurrency = concurrency
         self.workers = tuple(workers)
         self.eligible: list[Worker] = []
         self._entries: list[ModelEntry] = []
@@ -99,9 +165,15 @@ class Pool:
 
     def rebuild(self) -> None:
         """Recompute who may take calls."""
-        self.eligible = [worker for worker in self.workers if worker.eligible]
+        taking = [worker for worker in self.workers if worker.eligible]
+        self.eligible = _spared([worker for worker in taking if SILENT not in worker.bars] or taking)
         for entry in self._entries:
             entry.rebuild()
+
+    @property
+    def taking(self) -> int:
+        """How many workers get its calls and have not been given up."""
+        return sum(SILENT not in worker.bars for worker in self.eligible)
 
     def adapters(self) -> dict[str, str]:
         """Adapter names that workers of this pool list, each with its base model."""
@@ -111,6 +183,24 @@ class Pool:
                 if parent:
                     found.setdefault(name, parent)
         return found
+
+
+def _spared(taking: list[Worker]) -> list[Worker]:
+    """Those of the workers that take calls which are not barred, and of the barred as many as it takes for a floor.
+
+    If all that is known speaks against most of a pool, what is known is more likely to be wrong, or no better choice.
+    """
+    free = [worker for worker in taking if not worker.bars]
+    missing = math.ceil(len(taking) * SURVIVORS) - len(free)
+    if missing <= 0:
+        return free
+    barred = sorted([worker for worker in taking if worker.bars], key=_readmission)
+    spared = {*free, *barred[:missing]}
+    return [worker for worker in taking if worker in spared]
+
+
+def _readmission(worker: Worker) -> tuple[bool, float]:
+    return SUSPECT in worker.bars, min(worker.bars.values())
 
 
 class ModelEntry:
@@ -153,15 +243,6 @@ class ModelEntry:
     def known(self) -> bool:
         """Whether every worker that lives has said what it serves."""
         return all(worker.standing.models or worker.standing.dead for worker in self.pool.workers)
-
-    def draw(self, without: Iterable[Worker] = ()) -> Sequence[Worker]:
-        """At most MAX_CANDIDATES workers to choose from, at random where there are more."""
-        candidates = self.candidates
-        if without:
-            candidates = [worker for worker in candidates if worker not in without] or candidates
-        if len(candidates) > MAX_CANDIDATES:
-            return random.sample(candidates, MAX_CANDIDATES)
-        return candidates
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from tailrace.proxy.births import Births
-from tailrace.proxy.build import Proposal, Roster, all_pools, chain_of, models_of
+from tailrace.proxy.build import all_pools, chain_of, models_of, pins_of
 from tailrace.proxy.chain import Chain
+from tailrace.proxy.discovery.announcement import announced, route
+from tailrace.proxy.discovery.endpoint import NOTHING, Found
+from tailrace.proxy.discovery.search import Search, leases
+from tailrace.proxy.discovery.steps import Steps, nothing
 from tailrace.proxy.door import Door, bind
 from tailrace.proxy.drain import drain
 from tailrace.proxy.entry import chain_links
@@ -26,6 +30,7 @@ from tailrace.proxy.host import Host
 from tailrace.proxy.metrics import Segment
 from tailrace.proxy.pipeline import Link, Pipeline, hosted_links
 from tailrace.proxy.role import Seat
+from tailrace.proxy.roster import Proposal, Roster
 from tailrace.proxy.service import Service
 from tailrace.proxy.settings import Gateway, PoolSettings, Relay
 from tailrace.proxy.share import Board, Share
@@ -48,7 +53,8 @@ class RelayProcess(Generic[SettingsT]):
             self.service.share = Share(Board(seat.board, seat.count), seat.index)
         if seat is not None:
             self.service.host_unready = lambda: seat.host_unready
-        self.roster = Roster(self.service.sweep)
+        self.roster = Roster(self.service.sweep, NOTHING if seat is None else seat.found)
+        self._steps = Steps(self._take_up, self.roster.found)
         self.births = Births(-1 if seat is None else seat.births)
         self.doors: list[Door] = []
         self.pools: dict[str, Pool] = {}
@@ -59,6 +65,8 @@ class RelayProcess(Generic[SettingsT]):
         self._ask = None if seat is None else seat.ask
         # Without a supervisor the parts that run once on a host run here.
         self._host: Host | None = None
+        self._search = Search(self._searched) if seat is None or seat.register is None else None
+        self._register = self._taken if seat is None or seat.register is None else seat.register
 
     def links(self, settings: SettingsT) -> Iterable[Link]:
         """The plugins of a configuration, in order."""
@@ -76,6 +84,8 @@ class RelayProcess(Generic[SettingsT]):
         """Build the chain of a configuration and start its plugins; on any error nothing has changed."""
         pipeline = Pipeline.of(self.links(settings))
         await self._settle(settings, hosted_links(pipeline.links))
+        if self._search is not None:
+            await self._search.prepare(settings)
         proposal = self.roster.propose(self.pools_of(settings), settings.timeouts)
         holdings = Holdings(self.service.plugin_failed)
         await holdings.begin(pipeline.links)
@@ -108,13 +118,40 @@ class RelayProcess(Generic[SettingsT]):
             await self._host.commit()
         return staged.chain
 
+    def discovered(self, found: Found, then: Callable[[], None] = nothing) -> None:
+        """Take up what discovery has found now: workers come and go, and running calls go on where they are."""
+        self._steps.go(found, then, at_once=not self.pools)
+
+    def _take_up(self, found: Found) -> None:
+        self.roster.update(found)
+        if self.pools:
+            self._pin()
+
+    def _pin(self) -> None:
+        """Keep up with who is there to answer calls that only one worker can."""
+        pins = self.service.chain.pins
+        pins.clear()
+        pins.update(pins_of(self.pools))
+
+    def _searched(self) -> None:
+        if self._search is not None:
+            self.discovered(self._search.found)
+
+    async def _taken(self, announcement: dict[str, Any]) -> None:
+        if self._search is not None:
+            announced(self._search, **announcement)
+
     def adopt(self, staged: StagedChain) -> None:
         """Serve new calls by a prepared chain; running ones keep theirs, whose plugins are closed after the last."""
         self._generation = staged.chain.generation
-        self.roster.adopt(staged.proposal)
+        self.roster.adopt(staged.proposal, self.service.chain.calls if self.pools else None)
         self.settings, self.pools = staged.settings, staged.proposal.pools
+        self.service.ring.bound(staged.settings.traces.calls, staged.settings.traces.kept)
         old, self._holdings = self._holdings, staged.holdings
         self.service.use(staged.chain, old)
+        self._pin()
+        if self._search is not None:
+            self._search.commit()
 
     async def open(self, sockets: Sequence[socket.socket]) -> None:
         """Accept connections on listening sockets, one for each listener of the tenure."""
@@ -144,6 +181,9 @@ class RelayProcess(Generic[SettingsT]):
         for door in self.doors:
             door.drop()
         await self.service.close()
+        if self._search is not None:
+            self._search.close()
+        self._steps.close()
         self.roster.close()
         if self._holdings is not None:
             await self._holdings.close()
@@ -157,8 +197,10 @@ class GatewayProcess(RelayProcess[Gateway]):
 
     def __init__(self, settings: Gateway, seat: Seat | None = None, *, watching: bool = True) -> None:
         super().__init__(settings, seat)
-        self.service.watched = watching
-        self.watch = FleetWatch(self.service.loop, self.service.clock, self._adapters_changed, watching=watching)
+        self.service.watched = self.roster.watched = watching
+        self.roster.let_go = self._follow
+        suspected = self.service.metrics.calls.suspected
+        self.watch = FleetWatch(self.service.sweep, self._adapters_changed, suspected, watching=watching)
 
     def pools_of(self, settings: Gateway) -> Mapping[str, PoolSettings]:
         """The named pools and those that models list themselves."""
@@ -167,14 +209,30 @@ class GatewayProcess(RelayProcess[Gateway]):
     def chain(self, settings: Gateway, pipeline: Pipeline, pools: Mapping[str, Pool], generation: int) -> Chain:
         """The chain of a gateway."""
         models = models_of(settings.models, pools)
-        return chain_of(settings, pipeline, models, pools, self.births, generation)
+        chain = chain_of(settings, pipeline, models, pools, self.births, generation)
+        known = leases(all_pools(settings))
+        if known and settings.hop_key is not None:
+            chain.routes.add(route(HopKey(settings.hop_key.reveal()), known, self._register))
+        return chain
 
     def adopt(self, staged: StagedChain) -> None:
         """Serve new calls by a prepared chain, and watch its workers."""
         super().adopt(staged)
-        key = self.settings.hop_key
         self._adapters_changed()
-        self.watch.follow(self.workers(), None if key is None else HopKey(key.reveal()), self.settings.stale)
+        self._follow()
+
+    def _take_up(self, found: Found) -> None:
+        super()._take_up(found)
+        if self.pools:
+            self._adapters_changed()
+            self._follow()
+
+    def _follow(self) -> None:
+        """Watch the present workers, and those that still finish their calls."""
+        key = self.settings.hop_key
+        workers = (*self.workers(), *self.roster.leaving)
+        hop_key = None if key is None else HopKey(key.reveal())
+        self.watch.follow(workers, hop_key, self.settings.stale, self.settings.suspect_after)
 
     def _adapters_changed(self) -> None:
         list_adapters(self.service.chain.models, self.pools.values())

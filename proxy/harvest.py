@@ -19,6 +19,7 @@ from tailrace.proxy.usage import entry_of, usage_in
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
+    from tailrace.proxy.rescue.trail import Trail
 
 Follower = Callable[[Usage, int], None]
 OPTIONS: Final = "stream_options"
@@ -47,13 +48,18 @@ def ask(call: Call) -> Harvest | None:
     harvest = Harvest(call)
     if route.name in _USAGE_ROUTES:
         if call.stream and pipeline.wants_usage:
-            harvest.ask_usage(body, running=pipeline.wants_running_usage)
+            # Where every token is counted anyway, the engine need not.
+            harvest.ask_usage(body, running=pipeline.wants_running_usage and call.trail is None)
         if pipeline.wants_ids:
             harvest.takes_ids = True
             call.token_ids = []
-            if not body.flag("return_token_ids"):
-                body.edit("return_token_ids", _TRUE)
-                harvest.strip_ids = True
+        trail = harvest.trail = call.trail
+        if (pipeline.wants_ids or trail is not None) and not body.flag("return_token_ids"):
+            body.edit("return_token_ids", _TRUE)
+            harvest.asked_ids = True
+            harvest.strip_ids = trail is None
+            if trail is not None:
+                trail.strip()
     return harvest
 
 
@@ -67,6 +73,8 @@ class Harvest:
     strip_usage = False
     strip_running = False
     strip_ids = False
+    asked_ids = False
+    trail: Trail | None = None
     takes_ids = False
     """Whether every event has to be looked at for ids."""
     prompt = 0
@@ -77,7 +85,8 @@ class Harvest:
     running = False
     """Whether events with content have brought usage of their own."""
     followers: tuple[Follower, ...] = ()
-    _original: bytes | None = None
+    original: bytes | None = None
+    """The options as the client wrote them."""
     _sample = b""
     _choices: dict[int, tuple[int, int]] | None = None
 
@@ -98,10 +107,10 @@ class Harvest:
         raw = body.written(OPTIONS)
         options: dict[str, msgspec.Raw] = {}
         if raw is not None:
-            self._original = bytes(raw)
-            if self._original.startswith(b"{"):
+            self.original = bytes(raw)
+            if self.original.startswith(b"{"):
                 try:
-                    options = _fields(self._original)
+                    options = _fields(self.original)
                 except msgspec.DecodeError:
                     raise invalid(f"'{OPTIONS}' is no value that JSON can have.", OPTIONS) from None
         self.strip_usage = _ask(options, b"include_usage")
@@ -112,17 +121,15 @@ class Harvest:
     @property
     def injected(self) -> bool:
         """Whether the request has an option that its client did not give it."""
-        return self.strip_usage or self.strip_running
-
-    @property
-    def added(self) -> tuple[bytes, ...]:
-        """What a worker that refuses them names."""
-        return (OPTIONS.encode(), b"include_usage", b"continuous_usage_stats")
+        return self.strip_usage or self.strip_running or self.asked_ids
 
     def render_unasked(self, body: JsonBody, served: bytes | None) -> bytes:
         """The body for a worker that refuses the options that were added."""
         kept = body.snapshot()
-        body.edit(OPTIONS, self._original)
+        if self.strip_usage or self.strip_running:
+            body.edit(OPTIONS, self.original)
+        if self.asked_ids:
+            body.edit("return_token_ids", None)
         try:
             return body.render({"model": served} if served is not None else None)
         finally:
@@ -146,13 +153,24 @@ class Harvest:
             if taken is None:
                 return ()
             event = taken
-        else:
+        elif self.trail is None or raw.find(b'"token_ids":[') < 0:
             self._count(event)
         if self.takes_ids and event.raw.find(b'"token_ids"') >= 0:
             self._take_ids(event.raw)
-        if self.strip_ids:
+        if self.trail is not None:
+            event = self._traced(self.trail, event)
+        elif self.strip_ids:
             event = Event(_PROMPT_IDS.sub(b"", _TOKEN_IDS.sub(b"", event.raw)))
         return (event,)
+
+    def _traced(self, trail: Trail, event: Event) -> Event:
+        """Note what an event brings for a rescue; every token counts as completion from then on."""
+        before = len(trail.ids) + trail.beyond
+        kept = trail.take(event.raw)
+        done = len(trail.ids) + trail.beyond
+        if done > before:
+            self.note(trail.prompt or self.prompt, done, self.cached)
+        return event if kept is event.raw else Event(kept)
 
     def _count(self, event: Event) -> None:
         """Count an event that says nothing of usage, if it brings content."""
@@ -252,7 +270,7 @@ class Harvest:
             self.note(found.prompt, found.completion, found.cached)
         if self.takes_ids:
             self._take_ids(data)
-        if self.strip_ids:
+        if self.asked_ids:
             data = _PROMPT_IDS.sub(b"", _TOKEN_IDS.sub(b"", data))
         return data
 

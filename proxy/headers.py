@@ -125,6 +125,7 @@ _ANSWER_DROPPED: Final = frozenset(
 )
 _ANSWER_PREFIXES: Final = (OWN_PREFIX, b"access-control-")
 LOAD_HEADER: Final = b"x-tailrace-load"
+STAGES_HEADER: Final = b"x-tailrace-stages"
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 _REMEMBERED: Final = 2048
 _LONG: Final = 64
@@ -144,6 +145,7 @@ REQUEST_ID: Final = 8
 BAD: Final = 9
 LOAD: Final = 10
 VIA: Final = 11
+STAGES: Final = 12
 
 _NAMED: Final = {
     b"host": HOST,
@@ -198,6 +200,8 @@ def answer_rule(name: bytes) -> tuple[int, bytes]:
         rule = BAD
     elif low == LOAD_HEADER:
         rule = LOAD
+    elif low == STAGES_HEADER:
+        rule = STAGES
     elif (
         rule in (HOST, EXPECT, VIA)
         or (low in HOP_BY_HOP and rule == PASS)

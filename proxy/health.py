@@ -38,7 +38,7 @@ def readyz(of_workers: Callable[[], list[str]] | None = None) -> Callable[[Call]
 
 
 def unreachable(workers: Iterable[Worker], *, watched: bool) -> list[str]:
-    """The reason to be unready where no worker at all takes calls, or none has been heard of yet.
+    """The reason to be unready where no worker at all gets calls, or none has been heard of yet.
 
     One model without workers is no reason: the others would be lost with it.
     """
@@ -47,6 +47,8 @@ def unreachable(workers: Iterable[Worker], *, watched: bool) -> list[str]:
         return ["no worker takes calls"]
     if watched and all(worker.standing.seen is None for worker in eligible):
         return ["no worker has been heard of yet"]
+    if not any(worker.gets_calls for worker in eligible):
+        return ["no worker is heard"]
     return []
 
 

@@ -61,7 +61,7 @@ class Host:
         """Start what a chain needs and the present one has not; on any error nothing has changed."""
         hosted = hosted_links(links)
         await self.discard()
-        if hosted and not self._claims:
+        if not self._claims and any(link.plugin.keeps_files for link in hosted):
             self._claims = self._move_in()
         try:
             for link in hosted:

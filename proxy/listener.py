@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from tailrace.proxy.address import Address, socket_fault
+from tailrace.proxy.address import socket_fault
 from tailrace.proxy.config import At, setting
 from tailrace.proxy.pem import authority_faults, pair_faults
 
@@ -75,38 +75,6 @@ def place_faults(address: str) -> Iterable[At]:
             yield At(f"{path} exists and is no socket", "address")
     elif not os.access(path.parent, os.W_OK | os.X_OK):
         yield At(f"the folder {path.parent} cannot be written by this user", "address")
-
-
-def clashes(one: str, other: str) -> bool:
-    """Whether two listening addresses cannot be had at once; addresses that are none clash with nothing."""
-    try:
-        (host, port), (other_host, other_port) = split_listen(one), split_listen(other)
-    except ValueError:
-        return False
-    if port < 0 or other_port < 0:
-        return port == other_port and host == other_host
-    if port != other_port or port == 0:
-        return False
-    ip, other_ip = ipaddress.ip_address(host), ipaddress.ip_address(other_host)
-    return ip.version == other_ip.version and (ip == other_ip or ip.is_unspecified or other_ip.is_unspecified)
-
-
-def leads_to(url: str, listening: str) -> bool:
-    """Whether a worker's URL is a listening address, as far as can be told without asking anybody."""
-    try:
-        address, (host, port) = Address.parse(url), split_listen(listening)
-    except ValueError:
-        return False
-    if address.unix or port < 0:
-        return address.unix == host
-    if address.port != port:
-        return False
-    try:
-        there = ipaddress.ip_address("127.0.0.1" if address.host == "localhost" else address.host)
-    except ValueError:
-        return False
-    here = ipaddress.ip_address(host)
-    return there == here or (there.version == here.version and here.is_unspecified and there.is_loopback)
 
 
 def split_listen(address: str) -> tuple[str, int]:

@@ -9,6 +9,8 @@ import time
 import traceback
 from collections.abc import Callable
 
+from tailrace.proxy.trace.context import CURRENT
+
 _LEVELS = {"DEBUG": "debug", "INFO": "info ", "WARNING": "warn ", "ERROR": "error", "CRITICAL": "fatal"}
 _FRAMES = 6
 CHOICES = ("debug", "info", "warning", "error")
@@ -24,9 +26,19 @@ class _Lines(logging.Formatter):
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
             text = f"{text}: {origin(record.exc_info[1])}"
+        text += _of_call(text)
         # A name that a client chose must not be able to forge a line.
         text = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text.replace("\n", " | "))
         return f"{moment}.{int(record.msecs):03d}Z {level} {self.who}: {text}"
+
+
+def _of_call(text: str) -> str:
+    """Which request and trace a line belongs to that is written in the course of a call."""
+    trace = CURRENT.get()
+    if trace is None:
+        return ""
+    request = "" if trace.call_id in text else f"request {trace.call_id}, "
+    return f" [{request}trace {trace.trace_id}]"
 
 
 class Seldom:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from tailrace.proxy.blame import own_failure
 from tailrace.proxy.build import all_pools
+from tailrace.proxy.discovery.carrying import counted, shortage
 from tailrace.proxy.entry import PluginEntry
+from tailrace.proxy.order import order_notes
 from tailrace.proxy.plugin import Plugin
 from tailrace.proxy.settings import Gateway, Relay
 
@@ -15,9 +17,13 @@ def notes(settings: Relay) -> Iterator[str]:
     """One line each."""
     if not isinstance(settings, Gateway):
         return
-    several = any(len(pool.workers) > 1 for pool in all_pools(settings).values())
+    several = any(len(pool.workers) > 1 or pool.workers[0].source for pool in all_pools(settings).values())
     if several and all(entry.plugin.score_workers is Plugin.score_workers for entry in settings.plugins):
         yield "no plugin chooses workers (`route` does): each call goes to one at random"
+    for name, pool in all_pools(settings).items():
+        count = counted(pool.workers)
+        if count is not None and (lack := shortage(count, pool.peak, pool.concurrency)):
+            yield f"pool '{name}': {lack}"
     for number, entry in enumerate(settings.plugins):
         above = _like(settings.plugins[:number], entry)
         if above and entry.plugin.score_workers is not Plugin.score_workers:
@@ -29,6 +35,9 @@ def notes(settings: Relay) -> Iterator[str]:
             texts = (f"plugin '{entry.name}' itself failed at its remark: {own_failure(error)}",)
         for text in texts:
             yield f"plugins[{number}]: {text}"
+    asked = {model.pool or f"model:{name}" for name, model in settings.models.items()}
+    pools = {name: pool for name, pool in all_pools(settings).items() if name in asked}
+    yield from order_notes(settings.plugins, pools)
 
 
 def _like(above: Sequence[PluginEntry], entry: PluginEntry) -> list[int]:

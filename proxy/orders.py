@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from tailrace.proxy.configuration import Configuration, restart_needed
 from tailrace.proxy.control import Start
@@ -48,6 +49,7 @@ class Orders:
         metrics: int,
         board: int | None,
         births: int,
+        found: dict[str, Any],
         host_unready: Sequence[str] = (),
     ) -> Start:
         """What the process in a seat is told first."""
@@ -65,5 +67,6 @@ class Orders:
             births=births,
             drained=tuple(sorted(self.drained)),
             host_unready=tuple(host_unready),
+            found=found,
             who=self._who or f"{self.configuration.role_name}[{index}]",
         )

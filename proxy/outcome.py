@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from tailrace.proxy.fault import Fault
+
+if TYPE_CHECKING:
+    from tailrace.proxy.stages import Stages
 
 
 class Ending(StrEnum):
@@ -55,7 +59,7 @@ class Outcome:
     is how much of the body was handed to the kernel, its framing included.
     """
 
-    __slots__ = ("delivered_bytes", "ending", "fault", "finished_ns", "first_content_ns", "status", "usage")
+    __slots__ = ("delivered_bytes", "ending", "fault", "finished_ns", "first_content_ns", "stages", "status", "usage")
 
     def __init__(self, ending: Ending, status: int, fault: Fault | None = None) -> None:
         self.ending = ending
@@ -65,3 +69,5 @@ class Outcome:
         self.delivered_bytes = 0
         self.first_content_ns = 0
         self.finished_ns = 0
+        self.stages: Stages | None = None
+        """Counted when all else is known, behind every `on_complete`; None where no worker was asked."""

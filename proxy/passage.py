@@ -6,21 +6,24 @@ the path that a token takes; all else goes the way of `StreamRelay.on_data`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy.answers import choices_asked
-from tailrace.proxy.pattern import Metered, Pattern
+from tailrace.proxy.pattern import Metered, Pattern, Traced
 from tailrace.proxy.wire import SIZES, unframe
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.dialects import Dialect
     from tailrace.proxy.harvest import Harvest
+    from tailrace.proxy.rescue.trail import Trail
     from tailrace.proxy.taps import Taps
 
 LESSONS: Final = 4
 """How often a stream's pattern is learnt: the first chunks of a stream are unlike the rest."""
 _END: Final = b"\n\n\r\n"
+_IDS: Final = b'"token_ids":['
 
 
 def passage_of(call: Call, taps: Taps | None) -> Passage | None:
@@ -29,6 +32,9 @@ def passage_of(call: Call, taps: Taps | None) -> Passage | None:
     assert dialect is not None
     if taps is None:
         return Passage(dialect)
+    trail = call.trail
+    if harvest is not None and taps.lean and trail is not None:
+        return TracedPassage(dialect, harvest, trail)
     if harvest is not None and taps.lean and choices_asked(call) == 1:
         return MeteredPassage(dialect, harvest)
     return None
@@ -74,18 +80,27 @@ class MeteredPassage(Passage):
         """What goes on of whole chunks, None where their events have to be read."""
         if count == 1:
             return self._one(chunks)
-        pieces = self._harvest.pieces
+        undo = self._undo()
         at, passed = 0, []
         while at < len(chunks):
             line_end = chunks.find(b"\r\n", at)
             end = line_end + 4 + SIZES.get(chunks[at:line_end], 0)
             chunk = self._one(chunks[at:end])
             if chunk is None:
-                self._harvest.pieces = pieces  # they will be read as events, and counted then
+                undo()  # they will be read as events, and counted then
                 return None
             passed.append(chunk)
             at = end
         return b"".join(passed)
+
+    def _undo(self) -> Callable[[], None]:
+        """What forgets all that is noted from now on."""
+        harvest, pieces = self._harvest, self._harvest.pieces
+
+        def undo() -> None:
+            harvest.pieces = pieces
+
+        return undo
 
     def _one(self, chunk: bytes) -> bytes | None:
         harvest = self._harvest
@@ -117,3 +132,43 @@ class MeteredPassage(Passage):
             return None
         harvest.pieces += 1
         return chunk
+
+
+class TracedPassage(MeteredPassage):
+    """That of one stream that may be continued elsewhere: the ids of its tokens are noted."""
+
+    __slots__ = ("_trace", "_trail")
+
+    def __init__(self, dialect: Dialect, harvest: Harvest, trail: Trail) -> None:
+        super().__init__(dialect, harvest)
+        self._trail = trail
+        self._trace: Traced | None = None
+
+    def _undo(self) -> Callable[[], None]:
+        trail, harvest = self._trail, self._harvest
+        ids, clean, text, beyond = len(trail.ids), trail.clean, len(trail.text), trail.beyond
+        pieces = harvest.pieces
+
+        def undo() -> None:
+            # What the harvest has noted of it is noted anew.
+            trail.rewind(ids, clean, text)
+            trail.beyond = beyond
+            harvest.pieces = pieces
+
+        return undo
+
+    def _one(self, chunk: bytes) -> bytes | None:
+        trace, trail = self._trace, self._trail
+        if trace is not None:
+            passed = trace.passed(chunk, self._harvest, trail)
+            if passed is not None:
+                return passed
+        if trail.obstacle and not trail.sample and chunk.find(_IDS) < 0:
+            # Its engine gives no ids: all that is left to know is how much came.
+            return MeteredPassage._one(self, chunk)
+        if self._lessons and trail.sample and chunk.endswith(_END) and self._dialect.silent(chunk):
+            self._lessons -= 1
+            self._trace = Traced.of(chunk, self._dialect.mark, keeps=not trail.strips)
+            if self._trace is not None:
+                return self._trace.passed(chunk, self._harvest, trail)
+        return None

@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from tailrace.proxy.rescue.trail import IDS, NO_IDS
 from tailrace.proxy.usage import COMPLETION, TOTAL, entry_of, usage_in
 
 if TYPE_CHECKING:
     from tailrace.proxy.harvest import Harvest
+    from tailrace.proxy.rescue.trail import Trail
 
 # A number: bytes look for a number at once, and for bytes only after they have failed to read them as one.
 _QUOTE: Final = ord('"')
+_BACKSLASH: Final = ord("\\")
 # Formatting takes longer than all else that is done with a chunk.
 _KNOWN: Final = 8192
 _DIGITS: Final = [b"%d" % number for number in range(_KNOWN)]
@@ -151,6 +154,59 @@ class Metered:
         lead = chunk[chunk.find(b"\n") + 1 : begin]
         learnt = cls(lead, fixed, close, usage.prompt, usage.cached, total_first=total_first, keeps=keeps)
         return learnt if chunk.endswith(learnt._tail(usage.completion)) else None
+
+
+class Traced:
+    """The same of chunks that end with the ids of their tokens: they are noted, and taken out unless the client asked.
+
+    `seam` is what stands between text and ids, `close` what is left behind the text without them.
+    """
+
+    __slots__ = ("_behind", "_close", "_keeps", "_lead", "_seam")
+
+    def __init__(self, lead: bytes, seam: bytes, behind: bytes, close: bytes, *, keeps: bool) -> None:
+        self._lead = lead
+        self._seam = seam
+        self._behind = behind
+        self._close = close
+        self._keeps = keeps
+
+    def passed(self, chunk: bytes, harvest: Harvest, trail: Trail) -> bytes | None:
+        """What of a chunk goes on; None where it differs from the learnt one in more than its text and its ids."""
+        lead, seam = self._lead, self._seam
+        at = chunk.find(b"\n") + 1
+        begin = at + len(lead)
+        if chunk[at:begin] != lead or not chunk.endswith(self._behind):
+            return None
+        end = chunk.rfind(seam)
+        if end < begin or _QUOTE in chunk[begin:end]:
+            return None
+        if trail.keeps_text:
+            trail.text += chunk[begin:end]
+        trail.add(chunk[end + len(seam) : len(chunk) - len(self._behind)], shows=end > begin)
+        harvest.note(trail.prompt, len(trail.ids) + trail.beyond, harvest.cached)
+        if self._keeps:
+            return chunk
+        close = self._close
+        size = end - at + len(close) - 2
+        line = _SIZE_LINES[size] if size < _KNOWN else b"%x\r\n" % size
+        return b"".join([line, chunk[at:end], close])
+
+    @classmethod
+    def of(cls, chunk: bytes, mark: bytes, *, keeps: bool) -> Traced | None:
+        """The pattern of a chunk that is one event with text behind `mark`, and behind that the ids of its tokens."""
+        pattern = Pattern.of(chunk, mark)
+        ids = IDS.search(chunk)
+        if pattern is None or ids is None:
+            return None
+        begin = chunk.find(mark) + len(mark)
+        text_end = chunk.find(b'"', begin)
+        # A quote within the text is no end of it.
+        if ids.start() < text_end or chunk[text_end - 1] == _BACKSLASH:
+            return None
+        seam, behind = chunk[text_end : ids.start(1)], chunk[ids.end(1) :]
+        close = chunk[text_end : ids.start()] + NO_IDS + chunk[ids.end() :]
+        return cls(chunk[chunk.find(b"\n") + 1 : begin], seam, behind, close, keeps=keeps)
 
 
 def _digits(number: int) -> bytes:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
     from tailrace.proxy.call import Call
     from tailrace.proxy.fault import Fault
+    from tailrace.proxy.fleet import Worker
     from tailrace.proxy.head import Head
     from tailrace.proxy.outcome import AttemptEnd, Outcome
     from tailrace.proxy.reply import Reply
@@ -72,12 +73,14 @@ class Pipeline:
     on_request: tuple[Admission, ...]
     recheck: tuple[Callable[[Call], None], ...]
     score_workers: tuple[Scorer, ...]
+    nominate: tuple[Callable[[Call, Sequence[Worker]], Sequence[Worker]], ...]
     # What these two say is taken for its truth, whatever it is.
     on_chosen: tuple[Callable[[Call, Attempt], object], ...]
     patience: tuple[Callable[[Call, Sequence[Attempt]], float | None], ...]
     next_target: tuple[Callable[[Call, Sequence[Attempt], Fault], Target | None], ...]
     allow: tuple[Callable[[Call, Sequence[Attempt], str], object], ...]
     judge: tuple[Callable[[Call, Attempt, Sequence[Event]], Verdict], ...]
+    on_commit: tuple[Callable[[Call, Attempt], None], ...]
     on_attempt_end: tuple[Callable[[Call, Attempt, AttemptEnd], None], ...]
     on_answer: tuple[Callable[[Call, Head], None], ...]
     on_stream: tuple[Callable[[Call, Head], Tap | None], ...]
@@ -114,11 +117,13 @@ class Pipeline:
             ),
             recheck=_bound("recheck", inward, owners),
             score_workers=tuple((owners[score].weight, score) for score in _bound("score_workers", inward, owners)),
+            nominate=_bound("nominate", inward, owners, otherwise=()),
             on_chosen=_bound("on_chosen", inward, owners, otherwise=True),
             patience=_bound("patience", inward, owners),
             next_target=_bound("next_target", inward, owners),
             allow=_bound("allow", inward, owners, otherwise=True),
             judge=_bound("judge", inward, owners, otherwise=Verdict.COMMIT),
+            on_commit=_bound("on_commit", outward, owners),
             on_attempt_end=_bound("on_attempt_end", outward, owners),
             on_answer=_bound("on_answer", outward, owners),
             on_stream=_bound("on_stream", outward, owners),
@@ -190,6 +195,14 @@ def _refuse_missing_facts(links: Sequence[Link]) -> None:
                 raise ChainError(
                     f"plugin '{link.name}' needs {fact.__name__}, which no plugin before it provides; "
                     f"put one that does further up",
+                    number,
+                )
+        for other in links[number + 1 :]:
+            late = [fact for fact in link.plugin.heeds if fact in other.plugin.provides and fact not in provided]
+            if late:
+                raise ChainError(
+                    f"plugin '{link.name}' goes by {late[0].__name__}, which '{other.name}' gives behind it only; "
+                    f"put '{other.name}' before it",
                     number,
                 )
         provided.update(link.plugin.provides)

@@ -37,7 +37,7 @@ class Needs(Flag):
     USAGE = auto()
     TOKEN_IDS = auto()
     RUNNING_USAGE = auto()
-    """The usage so far with every event of a stream, for `Call.follow_usage`; to be asked for together with USAGE."""
+    """The usage so far with every event of a stream, for `call.harvest.follow`; to be asked for together with USAGE."""
 
 
 class Verdict(Enum):
@@ -58,14 +58,30 @@ class Key(Generic[T]):
 
 
 class Target:
-    """Where a further attempt should go; what is None stays as the call has it."""
+    """Where a further attempt should go; what is None stays as the call has it.
 
-    __slots__ = ("model", "pool", "worker")
+    It starts after `delay` seconds. `why` is told to `allow` and is a metric label: retry or fallback. With a `reply`
+    there is no attempt: that is the answer, a degraded one.
+    """
 
-    def __init__(self, *, worker: Worker | None = None, pool: Pool | None = None, model: str | None = None) -> None:
+    __slots__ = ("delay", "model", "pool", "reply", "why", "worker")
+
+    def __init__(
+        self,
+        *,
+        worker: Worker | None = None,
+        pool: Pool | None = None,
+        model: str | None = None,
+        delay: float = 0.0,
+        why: str = "retry",
+        reply: Reply | None = None,
+    ) -> None:
         self.worker = worker
         self.pool = pool
         self.model = model
+        self.delay = delay
+        self.why = why
+        self.reply = reply
 
 
 class Watch(Protocol):
@@ -103,8 +119,13 @@ class Plugin(Generic[ConfigT]):
     needs: ClassVar[Needs] = Needs.NOTHING
     provides: ClassVar[tuple[type, ...]] = ()
     requires: ClassVar[tuple[type, ...]] = ()
+    heeds: ClassVar[tuple[type, ...]] = ()
+    """Facts that it goes by where somebody gives them: whoever does has to stand before it."""
     waits: ClassVar[bool] = False
     """Whether `on_request` may wait for a network or disk; bounded by the entry's `budget_ms`."""
+
+    keeps_files: ClassVar[bool] = True
+    """Whether what it runs once on a host uses the places it is given, which are this supervisor's alone then."""
 
     ground: Ground
     """What the plugin shares with its likes in other processes; set before `running` where it has a `host_part`."""
@@ -144,6 +165,10 @@ class Plugin(Generic[ConfigT]):
         """Once an attempt: a score in [0, 1] for each candidate, or EXCLUDED. No I/O."""
         raise NotImplementedError  # abstract
 
+    def nominate(self, call: Call, eligible: Sequence[Worker]) -> Sequence[Worker]:
+        """Which of more than eight workers must be among the eight candidates; the others are drawn by chance."""
+        raise NotImplementedError  # abstract
+
     def on_chosen(self, call: Call, attempt: Attempt) -> bool:
         """Right after the choice, with nothing awaited since scoring; False asks for another choice."""
         raise NotImplementedError  # abstract
@@ -153,15 +178,22 @@ class Plugin(Generic[ConfigT]):
         raise NotImplementedError  # abstract
 
     def next_target(self, call: Call, tries: Sequence[Attempt], fault: Fault) -> Target | None:
-        """Where to go on after a fault; the first plugin in list order that names a target decides."""
+        """Where to go on after a fault; the first plugin in list order that names a target decides.
+
+        `tries` is empty where there was no worker to ask.
+        """
         raise NotImplementedError  # abstract
 
     def allow(self, call: Call, tries: Sequence[Attempt], why: str) -> bool:
-        """Whether a further attempt may start; every plugin must agree. `why` is retry or hedge."""
+        """Whether a further attempt may start; every plugin must agree. `why` is retry, hedge, fallback or rescue."""
         raise NotImplementedError  # abstract
 
     def judge(self, call: Call, attempt: Attempt, prefix: Sequence[Event]) -> Verdict:
         """What to do with an attempt whose first events are `prefix`; the core commits at first content."""
+        raise NotImplementedError  # abstract
+
+    def on_commit(self, call: Call, attempt: Attempt) -> None:
+        """Once, when an attempt wins: its first content is there, or a whole body that is no stream."""
         raise NotImplementedError  # abstract
 
     def on_attempt_end(self, call: Call, attempt: Attempt, end: AttemptEnd) -> None:

@@ -16,13 +16,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from tailrace.proxy.fault import Fault, connect_failed
+from tailrace.proxy.opening import Opening
 from tailrace.proxy.upstream import UpstreamConnection
 
 if TYPE_CHECKING:
     from tailrace.proxy.address import Address
+    from tailrace.proxy.sink import Sink
     from tailrace.proxy.sweep import Sweep
 
-_BUSY: Final = 30.0
+_KNOCK: Final = 1.0
+"""Seconds after which one who knocks goes away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,15 @@ class ConnectionPool:
         "_tasks",
         "_tls",
         "address",
+        "broken",
+        "busy",
         "connect_limit",
         "idle_limit",
         "max_age",
         "open",
+        "openings",
+        "reached",
+        "round_trip",
         "sweep",
     )
 
@@ -65,6 +73,16 @@ class ConnectionPool:
         self.max_age = limits.max_age
         self.connect_limit = limits.connect
         self.open = 0
+        self.round_trip = 0.0
+        """Seconds to the worker and back when a connection was last opened; 0 where nobody knows."""
+        self.reached = 0.0
+        """The second in which somebody last answered an attempt at a connection."""
+        self.busy: set[UpstreamConnection] = set()
+        """Those with an exchange under way."""
+        self.openings: set[Opening] = set()
+        """Those that are on their way."""
+        self.broken: Callable[[Sink | None], None] | None = None
+        """Told of exchanges whose connection breaks, and with None of calls that get none."""
         self._limits = limits
         self._tls = tls
         self._loop = asyncio.get_running_loop()
@@ -74,7 +92,7 @@ class ConnectionPool:
         self._opening = 0
         self._spare: asyncio.Task[None] | None = None
         self._spare_due = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Callable[[Fault, bool], None] | None] = {}
         self._closed = False
 
     def take(self) -> UpstreamConnection | None:
@@ -102,17 +120,39 @@ class ConnectionPool:
     def lost(self, connection: UpstreamConnection) -> None:
         """A connection of this pool has ended."""
         self.open -= 1
+        self.busy.discard(connection)
         if connection.sink is None and connection in self._idle:
             self._idle.remove(connection)
 
     def connect(
-        self, done: Callable[[UpstreamConnection], None], failed: Callable[[Fault], None]
+        self,
+        done: Callable[[UpstreamConnection], None],
+        failed: Callable[[Fault], None],
+        doubted: Callable[[Fault, bool], None] | None = None,
     ) -> asyncio.Task[None]:
-        """Open a connection; exactly one of the two is called, unless the returned task is cancelled."""
-        task = self._loop.create_task(self._connect(done, failed), context=self._context)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        """Open a connection; exactly one of the first two is called, unless the returned task is cancelled.
+
+        A call gives `doubted`, as a sink has `on_doubt`, for the time until then.
+        """
+        task = self._loop.create_task(self._connect(done, failed, doubted is not None), context=self._context)
+        self._tasks[task] = doubted
+        task.add_done_callback(self._tasks.pop)
         return task
+
+    @property
+    def connecting(self) -> list[Callable[[Fault, bool], None]]:
+        """What to tell the calls that wait for a connection."""
+        return [doubted for doubted in self._tasks.values() if doubted is not None]
+
+    def knock(self) -> None:
+        """See whether anybody answers an attempt at a connection, which is given up again: `reached` will tell.
+
+        One that is refused counts as a call that finds nobody.
+        """
+        if not self._closed:
+            task = self._loop.create_task(self._knock(), context=self._context)
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
 
     def close(self) -> None:
         """Close what rests; connections in use, or wanted by a call, are closed when they come back."""
@@ -122,37 +162,74 @@ class ConnectionPool:
         for connection in tuple(self._idle):
             connection.close()
 
+    def reopen(self) -> None:
+        """Keep connections again."""
+        if self._closed:
+            self._closed, self._opening = False, 0
+
     @property
     def resting(self) -> int:
         """How many connections wait for use."""
         return len(self._idle)
 
-    async def _connect(self, done: Callable[[UpstreamConnection], None], failed: Callable[[Fault], None]) -> None:
+    @property
+    def rested(self) -> float:
+        """The second in which the last of them came to rest, 0 where none waits."""
+        return self._idle[-1].touched if self._idle else 0.0
+
+    async def _connect(
+        self, done: Callable[[UpstreamConnection], None], failed: Callable[[Fault], None], for_a_call: bool
+    ) -> None:
+        gone = True
         try:
             async with asyncio.timeout(self.connect_limit):
                 connection = await self._open()
         except TimeoutError:
-            failed(connect_failed(f"no answer within {self.connect_limit:g} s"))
+            why = f"no answer within {self.connect_limit:g} s"
         except (OSError, ssl.SSLError) as error:
-            failed(connect_failed(_why(error)))
+            why, gone = _why(error), not isinstance(error, ssl.SSLError)
         else:
-            # What accepts for a dead worker, such as a port forwarder, closes at once.
-            if connection.closed:
-                failed(connect_failed("closed as soon as it was open"))
-            else:
+            if not connection.closed:
                 done(connection)
+                return
+            # What accepts for a dead worker, such as a port forwarder, closes at once.
+            why = "closed as soon as it was open"
+        if gone and for_a_call and self.broken is not None:
+            self.broken(None)
+        failed(connect_failed(why))
 
     async def _open(self) -> UpstreamConnection:
         connection = UpstreamConnection(self, self.sweep.clock)
+        opening = Opening()
+        self.openings.add(opening)
         try:
             await self.address.open(
-                self._loop, lambda: cast("asyncio.Protocol", connection), self._tls() if self._tls else None
+                self._loop, lambda: cast("asyncio.Protocol", connection), self._tls() if self._tls else None, opening
             )
         except BaseException:
             # Cancelled in the moment of success: uvloop closes the transport without a word to its protocol.
             connection.connection_lost(None)
             raise
+        finally:
+            self.openings.discard(opening)
         return connection
+
+    async def _knock(self) -> None:
+        opening = Opening()
+        self.openings.add(opening)
+        try:
+            async with asyncio.timeout(_KNOCK):
+                await self.address.knock(self._loop, opening)
+        except ConnectionRefusedError:
+            if self.broken is not None:
+                self.broken(None)
+        except OSError:
+            # Whoever looks at `openings` has seen as much.
+            return
+        else:
+            self.reached = self.sweep.clock.now
+        finally:
+            self.openings.discard(opening)
 
     def _open_spare(self) -> None:
         now = self.sweep.clock.now

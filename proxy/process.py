@@ -13,7 +13,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,15 @@ from tailrace.proxy.collection import Collection
 from tailrace.proxy.config import ConfigError
 from tailrace.proxy.configuration import understand
 from tailrace.proxy.control import Channel, Gone, Refused, Start
+from tailrace.proxy.discovery.endpoint import Found
+from tailrace.proxy.metrics.exemplars import Exemplar, Place
+from tailrace.proxy.parting import Parting
 from tailrace.proxy.pipeline import ChainError
 from tailrace.proxy.role import Process, Role, Seat, Staged
 from tailrace.proxy.roll import described
 from tailrace.proxy.stall import Watchdog
 from tailrace.proxy.tenure import Tenure
+from tailrace.proxy.trace.told import Of, chosen, matching, offset_ns
 
 log = logging.getLogger("tailrace")
 TLS_LOOK = 2.0
@@ -47,6 +51,9 @@ class Occupant:
         self._draining: asyncio.Task[None] | None = None
         self._watchdog: Watchdog | None = None
         self._collection: Collection | None = None
+        self._drained: frozenset[str] = frozenset()
+        self._parting = Parting(lambda: self._present.workers())
+        self._found = 0
         self._questions: dict[str, Callable[..., Awaitable[Any]]] = {
             "start": self._start,
             "prepare": self._prepare,
@@ -54,9 +61,13 @@ class Occupant:
             "discard": self._discard,
             "status": self._status,
             "workers": self._workers,
+            "traces": self._traces,
+            "exemplars": self._exemplars,
+            "plugin": self._ask_plugin,
             "set_drained": self._set_drained,
             "drained": self._all_drained,
             "host_unready": self._host_unready,
+            "found": self._take_found,
             "drain": self._drain,
             "hurry": self._end_now,
         }
@@ -86,7 +97,10 @@ class Occupant:
             tenure=Tenure.from_plain(start.tenure),
             host_unready=start.host_unready,
             ask=self._ask_host,
+            found=Found.from_plain(start.found),
+            register=self._register,
         )
+        self._found = start.found["number"]
         self._role = configuration.role
         collection.tidy()
         self._process = process = await configuration.role.open(configuration.settings, sockets, seat)
@@ -102,6 +116,12 @@ class Occupant:
         if self.channel is None:
             raise Gone
         return await self.channel.ask("host", name=name, question=what, fields=fields)
+
+    async def _register(self, announcement: dict[str, Any]) -> None:
+        """Tell this host's discovery of a sidecar; raises Refused, or Gone where there is none any more."""
+        if self.channel is None:
+            raise Gone
+        await self.channel.ask("register", **announcement)
 
     async def _prepare(self, *, text: str, name: str) -> None:
         configuration = understand(text, name)
@@ -131,13 +151,32 @@ class Occupant:
         }
 
     async def _workers(self) -> list[dict[str, Any]]:
-        return [described(worker) for worker in self._present.workers()]
+        workers = self._present.workers()
+        return [{**described(worker), "time_left": self._parting.left(worker.name)} for worker in workers]
 
-    async def _set_drained(self, *, worker: str, drained: bool) -> bool:
+    async def _traces(self, *, name: str = "", of: Of = "latest", count: int = 0) -> dict[str, Any]:
+        ring = self._present.service.ring
+        return {"offset_ns": offset_ns(), "records": matching(ring, name) if name else chosen(ring, of, count)}
+
+    async def _exemplars(self) -> list[tuple[Place, Exemplar]]:
+        return self._present.service.metrics.exemplars.plain()
+
+    async def _ask_plugin(self, *, name: str, question: str, fields: dict[str, Any]) -> list[Any]:
+        """Ask each of a chain's plugins of this name that answers questions; raises Refused."""
+        chain = self._present.service.chain
+        asked = [getattr(link.plugin, "asked", None) for link in chain.pipeline.links if link.name == name]
+        return [await ask(chain, question, fields) for ask in asked if ask is not None]
+
+    async def _set_drained(self, *, worker: str, drained: bool, within: float | None = None) -> bool:
         found = [other for other in self._present.workers() if other.name == worker]
+        self._drained = self._drained | {worker} if drained else self._drained - {worker}
         for other in found:
             other.drained = drained
             other.changed()
+        if drained and within is not None:
+            self._parting.begin(worker, within)
+        else:
+            self._parting.end(worker)
         return bool(found)
 
     async def _all_drained(self, *, names: Sequence[str]) -> None:
@@ -145,6 +184,12 @@ class Occupant:
 
     async def _host_unready(self, *, reasons: Sequence[str]) -> None:
         self._present.service.host_unready = lambda: reasons
+
+    async def _take_found(self, *, found: dict[str, Any]) -> None:
+        # Told twice at once, it may hear the older one last.
+        if found["number"] > self._found:
+            self._present.discovered(Found.from_plain(found), lambda: self._apply(self._drained))
+            self._found = found["number"]
 
     async def _drain(self) -> None:
         self.drain()
@@ -199,8 +244,9 @@ class Occupant:
             raise Refused("not started yet")
         return self._process
 
-    def _apply(self, drained: Sequence[str]) -> None:
-        names = frozenset(drained)
+    def _apply(self, drained: Iterable[str]) -> None:
+        self._drained = names = frozenset(drained)
+        self._parting.keep(names)
         for worker in self._present.workers():
             if worker.drained != (worker.name in names):
                 worker.drained = worker.name in names

@@ -6,61 +6,55 @@ most MAX_TRIES attempts a call; one winner; every attempt ends exactly once; aft
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import random
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy import sending
+from tailrace.proxy.allowing import MAX_TRIES, allowed, others, strayed, untried
 from tailrace.proxy.attempt import Attempt
-from tailrace.proxy.fault import FAILURES, Failed, Fault, Reject, Whose, fault_of, no_worker
-from tailrace.proxy.fleet import MAX_CANDIDATES
-from tailrace.proxy.mishap import go_on_without, note
+from tailrace.proxy.choosing import without
+from tailrace.proxy.fault import FAILURES, PREEMPTED, Failed, Fault, Reject, fault_of, most_useful, no_worker
 from tailrace.proxy.outcome import AttemptEnd
 from tailrace.proxy.plugin import Target
-from tailrace.proxy.signal import Signal
+from tailrace.proxy.reply import Instead
+from tailrace.proxy.runners import Runners
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
-    from tailrace.proxy.fleet import Worker
-    from tailrace.proxy.pipeline import Scorer
 
 log: Final = logging.getLogger("tailrace")
-MAX_TRIES: Final = 3
 
 
-class Race(Signal[Attempt]):
+class Race(Runners):
     """All attempts of one call: awaited, it is the committed one, or Failed with the fault most worth telling."""
 
-    __slots__ = ("_call", "_faults", "_patience", "_running", "_unsent_retries", "winner")
+    __slots__ = ("_unsent_retries", "_waits")
 
     def __init__(self, call: Call) -> None:
-        self.settled = False
-        self.stride = None
-        self._error = None
-        self._call = call
-        self._running: list[Attempt] = []
-        self._faults: list[Fault] = []
-        self._unsent_retries = 0
-        self._patience: asyncio.TimerHandle | None = None
-        self.winner: Attempt | None = None
+        super().__init__(call)
+        self._unsent_retries = self._waits = 0
 
     def start(self) -> None:
         """Begin the first attempt."""
         if not self._start("first", None, fresh=False):
-            self._give_up()
+            if self._call.chain.pipeline.next_target:
+                self._continue(None, self._faults[-1])
+            self._unless_over()
 
-    def cancel(self) -> None:
-        """End whatever runs; the client is gone or the call is over."""
-        if self._patience is not None:
-            self._stop_patience()
-        if self._running:
-            self._call.stride.within(self._cancel_running)
+    def recall(self, fault: Fault) -> bool:
+        """End what runs with `fault`, to begin anew with `resume`; False where nothing would be left to begin with."""
+        call = self._call
+        if self.settled or self.winner is not None or len(call.tries) + call.tried_before >= MAX_TRIES:
+            return False
+        for attempt in self._running:
+            attempt.fault = fault
+        self.cancel()
+        return True
 
-    def _cancel_running(self) -> None:
-        while self._running:
-            self._end(self._running[0], AttemptEnd.CANCELLED)
+    def resume(self) -> None:
+        """Begin anew after a recall."""
+        if not self.settled:
+            self._call.stride.within(self._start_delayed, Target(why="requeue"), PREEMPTED, False)
 
     def expire(self, fault: Fault) -> None:
         """The call's own limit passed before anything was shown."""
@@ -69,26 +63,54 @@ class Race(Signal[Attempt]):
             self._faults.append(fault)
             self._give_up()
 
-    def committed(self, attempt: Attempt) -> None:
-        """An attempt may be shown: it wins, the others are cancelled."""
-        self.winner = attempt
-        if self._patience is not None:
-            self._stop_patience()
-        self._running.remove(attempt)
-        if self._running:
-            self._call.stride.within(self._cancel_running)
-        self.set(attempt)
-
-    def finished(self, attempt: Attempt, end: AttemptEnd) -> None:
-        """The winner's relay is over."""
-        attempt.worker.inflight -= 1
-        attempt.end = end
-        if self._call.chain.pipeline.on_attempt_end:
-            self._tell(attempt, end)
-
     def failed(self, attempt: Attempt, fault: Fault) -> None:
         """An attempt ended without a commit."""
         self._call.stride.within(self._go_on, attempt, fault)
+
+    def move(self, attempt: Attempt, fault: Fault) -> None:
+        """Ask another worker in place of one that keeps the call waiting, where policies name one and allow it.
+
+        The attempt ends with `fault` before the other is sent; where none can be had it goes on as it was.
+        """
+        self._call.stride.within(self._move, attempt, fault)
+
+    def _move(self, attempt: Attempt, fault: Fault) -> None:
+        if self.winner is not None or attempt not in self._running or self._delay is not None:
+            return
+        call = self._call
+        if not others(call) and not others(call, attempt):
+            return
+        known = len(self._faults)
+        try:
+            target = self._next(None, fault)
+            if target is None or target.reply is not None or not allowed(call, target.why):
+                return
+            other = self._chosen_elsewhere(attempt, target)
+            if other is None:
+                del self._faults[known:]
+                return
+            attempt.fault = fault
+            self._faults.append(fault)
+            self._end(attempt, AttemptEnd.FAILED)
+            self._set_out(other)
+        except FAILURES as error:
+            self._break_off(error)
+        self._unless_over()
+
+    def _chosen_elsewhere(self, attempt: Attempt, target: Target) -> Attempt | None:
+        """An attempt in place of one that waits, at nobody who was asked before."""
+        call = self._call
+        entry = call.entry
+        assert entry is not None
+        if target.worker is not None:
+            return None if target.worker is attempt.worker else self._chosen(target.why, target)
+        if target.model is not None:
+            entry = call.chain.models.resolve(target.model) or entry
+        elif target.pool is None and others(call, attempt):
+            # What a fallback led to stays there, as long as there is somebody.
+            entry, target = attempt.entry, Target(pool=strayed(attempt), why=target.why)
+        among = entry.candidates if target.pool is None else target.pool.eligible
+        return self._chosen(target.why, target, entry) if untried(call, among) else None
 
     def _go_on(self, attempt: Attempt, fault: Fault) -> None:
         attempt.fault = fault
@@ -98,132 +120,95 @@ class Race(Signal[Attempt]):
             return
         try:
             if sending.refuses_options(attempt, fault) and len(self._call.tries) < MAX_TRIES:
-                attempt.worker.strict = True
-                if self._start("retry", Target(worker=attempt.worker), fresh=False):
+                again = self._chosen("retry", Target(worker=attempt.worker))
+                if again is not None:
+                    again.unasked = True
+                    self._set_out(again)
                     return
-            target = self._next(attempt, fault)
-            fresh = fault.kind == "connection_lost"
-            if target is not None and self._allowed("retry") and self._start("retry", target, fresh=fresh):
-                return
+            self._continue(attempt, fault)
         except FAILURES as error:
             self._break_off(error)
-        if not self._running:
+        self._unless_over()
+
+    def _continue(self, attempt: Attempt | None, fault: Fault) -> None:
+        """Start what policies want after a fault; `attempt` is None where there was nobody to ask."""
+        fresh = fault.kind == "connection_lost"
+        # A policy that names nobody who can be asked is asked again, but not for ever.
+        for _ in range(MAX_TRIES):
+            target = self._next(attempt, fault)
+            if target is None:
+                return
+            if target.reply is not None:
+                if not self._running and self._delay is None:
+                    self.fail(Instead(target.reply))
+                return
+            if self._delay is not None or self._waits > MAX_TRIES or not allowed(self._call, target.why):
+                return
+            if target.delay > 0:
+                self._waits += 1
+                loop = self._call.client.loop
+                self._delay = loop.call_later(target.delay, self._delay_over, target, fault, fresh)
+                return
+            if self._start(target.why, target, fresh=fresh):
+                return
+            attempt, fault, fresh = None, no_worker(self._call.model), False
+
+    def _delay_over(self, target: Target, fault: Fault, fresh: bool) -> None:
+        self._call.stride.within(self._start_delayed, target, fault, fresh)
+
+    def _start_delayed(self, target: Target, fault: Fault, fresh: bool) -> None:
+        self._delay = None
+        try:
+            if not self._start(target.why, target, fresh=fresh):
+                self._continue(None, no_worker(self._call.model))
+        except FAILURES as error:
+            self._break_off(error)
+        self._unless_over()
+
+    def _unless_over(self) -> None:
+        """Without an attempt that runs or is about to, the call has failed."""
+        if not self._running and self._delay is None:
             self._give_up()
 
-    def _next(self, attempt: Attempt, fault: Fault) -> Target | None:
+    def _next(self, attempt: Attempt | None, fault: Fault) -> Target | None:
         for next_target in self._call.chain.pipeline.next_target:
             try:
                 target = next_target(self._call, self._call.tries, fault)
             except FAILURES as error:
-                self._go_on_without(next_target, "next_target", error)
+                without(self._call, next_target, "next_target", error)
                 continue
             if target is not None:
                 return target
         # What a worker refused by itself it would refuse again: only another one may still be in time.
-        if not fault.sent and not self._unsent_retries and (not attempt.status or self._others()):
+        if (
+            attempt is not None
+            and not fault.sent
+            and not self._unsent_retries
+            and (not attempt.status or others(self._call))
+        ):
             self._unsent_retries += 1
             return Target()
         return None
 
-    def _others(self) -> bool:
-        """Whether there is a worker that has not been asked yet."""
-        call = self._call
-        if call.pinned is not None or call.entry is None:
-            return False
-        tried = [attempt.worker for attempt in call.tries]
-        return any(worker not in tried for worker in call.entry.candidates)
-
-    def _allowed(self, why: str) -> bool:
-        call = self._call
-        if len(call.tries) + call.tried_before >= MAX_TRIES:
-            return False
-        for allow in call.chain.pipeline.allow:
-            try:
-                if not allow(call, call.tries, why):
-                    return False
-            except FAILURES as error:
-                self._go_on_without(allow, "allow", error)
-        return True
-
     def _start(self, why: str, target: Target | None, *, fresh: bool) -> bool:
-        call = self._call
-        entry = call.entry
-        assert entry is not None
-        if target is not None and target.model is not None:
-            entry = call.chain.models.resolve(target.model) or entry
-        candidates: Sequence[Worker]
-        if call.pinned is not None:
-            candidates = (call.pinned,) if call.pinned.reachable else ()
-        elif target is None:
-            candidates = entry.candidates if len(entry.candidates) <= MAX_CANDIDATES else entry.draw()
-        elif target.worker is not None:
-            candidates = (target.worker,)
-        elif target.pool is not None:
-            candidates = target.pool.eligible
-        else:
-            candidates = entry.draw([attempt.worker for attempt in call.tries])
-        while candidates:
-            worker = self._choose(candidates, call.chain.pipeline.score_workers)
-            if worker is None:
-                break
-            attempt = Attempt(self, call, entry, worker, len(call.tries) + 1, why)
-            worker.inflight += 1
-            if not call.chain.pipeline.on_chosen or self._agreed(attempt):
-                call.tries.append(attempt)
-                self._running.append(attempt)
-                attempt.begin(fresh=fresh)
-                if call.chain.pipeline.patience:
-                    self._await_patience()
-                return True
-            worker.inflight -= 1
-            candidates = [other for other in candidates if other is not worker]
-        if not self._faults:
-            self._faults.append(no_worker(call.model, why=entry.why_nobody))
-        return False
-
-    def _agreed(self, attempt: Attempt) -> bool:
-        for chosen in self._call.chain.pipeline.on_chosen:
-            try:
-                if not chosen(self._call, attempt):
-                    return False
-            except FAILURES as error:
-                try:
-                    self._go_on_without(chosen, "on_chosen", error)
-                except BaseException:
-                    attempt.worker.inflight -= 1
-                    raise
+        attempt = self._chosen(why, target)
+        if attempt is None:
+            return False
+        attempt.begin(fresh=fresh)
+        if self._call.chain.pipeline.patience:
+            self._await_patience()
         return True
 
-    def _go_on_without(self, policy: Callable[..., object], phase: str, error: BaseException) -> None:
-        go_on_without(self._call, self._call.chain.pipeline.owners[policy], phase, error)
-
-    def _choose(self, candidates: Sequence[Worker], scorers: tuple[Scorer, ...]) -> Worker | None:
-        if not scorers:
-            return candidates[int(random.random() * len(candidates))]
-        if len(candidates) == 1:
-            for _, score in scorers:
-                try:
-                    if score(self._call, candidates)[0] < 0:
-                        return None
-                except FAILURES as error:
-                    self._go_on_without(score, "score_workers", error)
-            return candidates[0]
-        totals = [0.0] * len(candidates)
-        for weight, score in scorers:
-            try:
-                for index, value in enumerate(score(self._call, candidates)):
-                    totals[index] += weight * value if value >= 0 else float("-inf")
-            except FAILURES as error:
-                self._go_on_without(score, "score_workers", error)
-                return self._choose(candidates, tuple([other for other in scorers if other[1] is not score]))
-        best = max(totals)
-        if best == float("-inf"):
-            return None
-        ties = [worker for worker, total in zip(candidates, totals, strict=True) if total == best]
-        return ties[0] if len(ties) == 1 else ties[int(random.random() * len(ties))]
+    def _set_out(self, attempt: Attempt) -> None:
+        """Begin an attempt that has been chosen before."""
+        attempt.begin(fresh=False)
+        if self._call.chain.pipeline.patience:
+            self._await_patience()
 
     def _await_patience(self) -> None:
-        self._stop_patience()
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
         call = self._call
         shortest: float | None = None
         for patience in call.chain.pipeline.patience:
@@ -232,7 +217,7 @@ class Race(Signal[Attempt]):
                 if wait is not None and (shortest is None or wait < shortest):
                     shortest = wait
             except FAILURES as error:
-                self._go_on_without(patience, "patience", error)
+                without(call, patience, "patience", error)
         if shortest is not None:
             self._patience = call.client.loop.call_later(shortest, self._patience_over)
 
@@ -243,30 +228,11 @@ class Race(Signal[Attempt]):
         self._patience = None
         if self.winner is None and self._running:
             try:
-                if self._allowed("hedge"):
+                if others(self._call) and allowed(self._call, "hedge"):
                     self._start("hedge", Target(), fresh=False)
             except FAILURES as error:
                 self._break_off(error)
                 self._give_up()
-
-    def _stop_patience(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
-
-    def _end(self, attempt: Attempt, end: AttemptEnd) -> None:
-        self._running.remove(attempt)
-        attempt.release()
-        attempt.worker.inflight -= 1
-        attempt.end = end
-        self._tell(attempt, end)
-
-    def _tell(self, attempt: Attempt, end: AttemptEnd) -> None:
-        for hook in self._call.chain.pipeline.on_attempt_end:
-            try:
-                hook(self._call, attempt, end)
-            except FAILURES as error:
-                note(self._call, self._call.chain.pipeline.owners[hook].name, "on_attempt_end", error)
 
     def _break_off(self, error: BaseException) -> None:
         """A policy failed or refused: nothing that runs may go on."""
@@ -276,16 +242,5 @@ class Race(Signal[Attempt]):
         self._faults = [fault_of(error)]
 
     def _give_up(self) -> None:
-        self._stop_patience()
+        self._stop_timers()
         self.fail(Failed(most_useful(self._faults)))
-
-
-def most_useful(faults: Sequence[Fault]) -> Fault:
-    """The fault that tells the client most: what is wrong with its request, then when to retry, then the last."""
-    for fault in faults:
-        if fault.whose is Whose.CLIENT:
-            return fault
-    for fault in faults:
-        if fault.status == 429:
-            return fault
-    return faults[-1]

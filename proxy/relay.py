@@ -27,7 +27,7 @@ async def relay(call: Call, attempt: Attempt) -> Outcome:
         # A heartbeat has begun an event stream, and this is none.
         raise Failed(bad_answer("it is no event stream"))
     whole = attempt.ended and not attempt.streaming
-    taps = Taps.of(call, head, whole=whole) if call.chain.taps else None
+    taps = Taps.of(call, head, whole=whole) if call.chain.taps or call.trail is not None else None
     if taps is not None and not attempt.streaming and not attempt.ended and taps.need_whole:
         raise Failed(bad_answer("it is too large for its model to be renamed"))
     if not client.started:

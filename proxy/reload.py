@@ -12,6 +12,7 @@ from tailrace.proxy.config.secret import without_userinfo
 from tailrace.proxy.configuration import Configuration, load
 from tailrace.proxy.control import Gone, Refused
 from tailrace.proxy.crew import Crew, Member
+from tailrace.proxy.discovery.tidings import Tidings
 from tailrace.proxy.entry import chain_links
 from tailrace.proxy.host import Host
 from tailrace.proxy.metrics import Supervision
@@ -28,8 +29,9 @@ PREPARE_LIMIT = 30.0
 class Reloader:
     """Reloads one at a time; a refused one leaves everything as it is and says why."""
 
-    def __init__(self, orders: Orders, crew: Crew, host: Host, supervision: Supervision) -> None:
+    def __init__(self, orders: Orders, crew: Crew, host: Host, tidings: Tidings, supervision: Supervision) -> None:
         self._orders = orders
+        self._tidings = tidings
         self._host = host
         self._supervision = supervision
         self._crew = crew
@@ -70,6 +72,7 @@ class Reloader:
         """Bring a process up to date that was starting while a reload went on, or while workers were drained."""
         try:
             # At once: a reload that goes on may take its time.
+            await self._tidings.joined(member)
             await member.channel.ask("drained", names=sorted(self._orders.drained))
             async with self._lock:
                 configuration = self._orders.configuration
@@ -90,16 +93,21 @@ class Reloader:
             await self._host.prepare(chain_links(configuration.settings.plugins))
         except (ChainError, OSError, ValueError) as error:
             raise Refused(str(error)) from error
+        search = self._tidings.search
+        await search.prepare(configuration.settings)
+        await self._tidings.tell()
         members = self._crew.serving
         answers = await self._crew.ask("prepare", limit=PREPARE_LIMIT, text=configuration.text, name=configuration.name)
         refusals = [answer for answer in answers.values() if isinstance(answer, Refused)]
         if refusals:
             await self._crew.ask("discard")
+            search.discard()
             await self._host.discard()
             raise refusals[0]
         # A process that died meanwhile is replaced by one that gets the new text.
         await self._crew.ask("commit", drained=sorted(self._orders.drained))
         await self._host.commit()
+        search.commit()
         for member in members:
             member.text = configuration.text
 

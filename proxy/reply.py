@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from typing import TYPE_CHECKING
 
 from tailrace.proxy.fault import check_status
 from tailrace.proxy.head import Head
 from tailrace.proxy.outcome import Usage
+from tailrace.proxy.stored.sources import FOLLOWED
+
+if TYPE_CHECKING:
+    from tailrace.proxy.publication import Follower
 
 
 class Reply:
@@ -35,3 +40,18 @@ class Reply:
         self.body = body
         self.usage = usage
         self.source = source
+
+    @classmethod
+    def follow(cls, follower: Follower, *, headers: Iterable[tuple[bytes, bytes]] | None = None) -> Reply:
+        """The stream of another call, whose beginning was waited for, as it comes."""
+        return cls(
+            200, follower.pieces(), content_type=b"text/event-stream; charset=utf-8", headers=headers, source=FOLLOWED
+        )
+
+
+class Instead(Exception):  # noqa: N818 - an answer, not an error of the program
+    """No worker answers a call, and a policy gives this Reply in their place."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.source)
+        self.reply = reply

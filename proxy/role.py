@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tailrace.proxy.discovery.endpoint import NOTHING
+
 if TYPE_CHECKING:
+    from tailrace.proxy.discovery.announcement import Register
+    from tailrace.proxy.discovery.endpoint import Found
     from tailrace.proxy.door import Door
     from tailrace.proxy.fleet import Worker
     from tailrace.proxy.ground import Ask
@@ -40,6 +44,10 @@ class Seat:
     """What no reload changes; None where it begins with the settings."""
     host_unready: Sequence[str] = ()
     """Why the whole host should get no new traffic, as far as its supervisor knows."""
+    found: Found = NOTHING
+    """The workers that discovery has found on this host so far."""
+    register: Register | None = None
+    """Tells the host's discovery of a sidecar that comes or goes; None outside a supervisor."""
 
 
 class Staged(Protocol):
@@ -63,6 +71,9 @@ class Process(Protocol):
 
     def workers(self) -> Iterable[Worker]:
         """The workers of the present configuration: what `tailrace workers` lists and drains."""
+
+    def discovered(self, found: Found, then: Callable[[], None] = ...) -> None:
+        """Take up what discovery has found now; `then` is called whenever some of it is taken up."""
 
     def unready(self) -> list[str]:
         """Why this process should get no new traffic; empty while it should."""

@@ -11,12 +11,20 @@ if TYPE_CHECKING:
 
 
 def described(worker: Worker) -> dict[str, Any]:
-    """Its name, pools, load and standing."""
+    """Its name, pools, origins, load and standing."""
     standing = worker.standing
     return {
         "worker": worker.name,
-        "pools": [pool.name for pool in worker.pools],
+        "pools": list(dict.fromkeys(pool.name for pool in worker.pools)),
+        "origins": list(worker.origins),
+        "lease": None,
+        "time_left": None,
+        "weight": worker.weight,
+        "region": worker.region,
+        "bars": sorted(worker.bars),
+        "barred": bool(worker.bars) and not any(worker in pool.eligible for pool in worker.pools),
         "eligible": worker.eligible,
+        "gets_calls": worker.gets_calls,
         "drained": worker.drained,
         "inflight": worker.inflight,
         "standing": {

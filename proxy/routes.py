@@ -71,8 +71,8 @@ INFERENCE: Final[tuple[Route, ...]] = (
     _post("/pooling", "pooling", expects=b'"data"'),
     _post("/tokenize", "tokenize", expects=b'"tokens"'),
     _post("/detokenize", "detokenize", expects=b'"prompt"'),
-    _post("/v1/audio/transcriptions", "transcriptions", dialects.CHAT, shape=Shape.MULTIPART, **_AUDIO),
-    _post("/v1/audio/translations", "translations", dialects.CHAT, shape=Shape.MULTIPART, **_AUDIO),
+    _post("/v1/audio/transcriptions", "transcriptions", dialects.AUDIO, shape=Shape.MULTIPART, **_AUDIO),
+    _post("/v1/audio/translations", "translations", dialects.AUDIO, shape=Shape.MULTIPART, **_AUDIO),
 )
 
 MODELS: Final = ("/v1/models", "/v1/models/*")

@@ -19,7 +19,7 @@ from tailrace.proxy.outcome import Ending, Outcome
 from tailrace.proxy.race import Race
 from tailrace.proxy.relay import relay
 from tailrace.proxy.replies import send_reply
-from tailrace.proxy.reply import Reply
+from tailrace.proxy.reply import Instead, Reply
 from tailrace.proxy.stride import Apart
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ async def serve(call: Call) -> None:
             admitted = admit(call)
             if admitted is not None:
                 reply = admitted if isinstance(admitted, Reply) else await Apart(admitted)
-        if pipeline.asks:
+        if reply is None and (pipeline.asks or call.trail is not None):
             call.harvest = ask(call)
         if reply is None and local is not None:
             reply = local(call)
@@ -63,8 +63,12 @@ async def serve(call: Call) -> None:
         else:
             call.race = race = Race(call)
             race.start()
-            attempt = await race
-            outcome = await relay(call, attempt)
+            try:
+                attempt = await race
+            except Instead as instead:
+                outcome = await Apart(send_reply(call, instead.reply))
+            else:
+                outcome = await relay(call, attempt)
     except FAILURES as error:
         outcome = broken_off(call, error)
     finish(call, outcome)

@@ -19,10 +19,12 @@ from tailrace.proxy.parsing import PIPELINE, Parsing
 from tailrace.proxy.repeat import Repeat
 from tailrace.proxy.serve import serve
 from tailrace.proxy.stride import Stride
+from tailrace.proxy.unheard import Unheard
 
 if TYPE_CHECKING:
     from tailrace.proxy.door import Door
     from tailrace.proxy.proxy_protocol import Origin
+    from tailrace.proxy.publication import Sharing
     from tailrace.proxy.service import Service
     from tailrace.proxy.sweep import Watched
 
@@ -138,13 +140,16 @@ class ClientConnection(Parsing):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        current = self.call
+        if current is not None and current.sharing is not None and self._leaves_it_to_others(current.sharing):
+            return
         if self._lane is not None:
             self._lane.discard(self)
         self._closing = self._lingering = self.gone = True
         for call in self._queue:
             call.drop()
         self._queue.clear()
-        current, self._reading = self.call, None  # one that is being read stands in the queue or is served
+        self._reading = None  # it stands in the queue or is served
         if current is not None:
             if self.relay is not None:
                 current.stride.within(self.relay.client_left)
@@ -152,6 +157,20 @@ class ClientConnection(Parsing):
                 current.race.cancel()
             current.stride.cancel()
         self.service.disconnected(self)
+
+    def _leaves_it_to_others(self, sharing: Sharing) -> bool:
+        """The client is gone: whether its call goes on for those who follow it."""
+        if isinstance(self.transport, Unheard) or not sharing.outlives():
+            return False
+        self._closing = True
+        self.transport = Unheard(self.loop, self.connection_lost)
+        for call in self._queue:
+            call.drop()
+        self._queue.clear()
+        self._reading = None
+        if self.paused:
+            self.resume_writing()
+        return True
 
     def resume_writing(self) -> None:
         super().resume_writing()

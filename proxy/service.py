@@ -13,6 +13,7 @@ from tailrace.proxy.memory import BodyMemory
 from tailrace.proxy.metrics.process import ProcessMetrics
 from tailrace.proxy.share import Share
 from tailrace.proxy.sweep import Sweep
+from tailrace.proxy.trace.ring import Ring
 from tailrace.proxy.turned_away import ONE_ADDRESS, TOO_MANY, TurnedAway
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ class Service:
         self.connections: set[ClientConnection] = set()
         self.turned_away = TurnedAway(self.metrics.calls)
         self.sweep.add(self.turned_away)
+        self.ring = Ring()
+        """The last calls, for whoever asks what became of one."""
+        self._note_call = self.ring.note
+        self.sweep.add(self.ring)
         self._processes = 0
         self._crowd: dict[str, int] = {}
         self.share: Share | None = None
@@ -139,6 +144,10 @@ class Service:
     def completed(self, call: Call, outcome: Outcome) -> None:
         """A call is over."""
         self._count_call(call, outcome)
+        self._note_call(call, outcome)
+        trace = call.trace
+        if trace is not None and trace.why:
+            self.metrics.exemplars.note(call, outcome, trace.trace_id)
         self.active -= 1
 
     def retire(self, chain: Chain) -> None:

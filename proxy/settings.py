@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from tailrace.proxy.address import Address, AddressError
+from tailrace.proxy.client_tls import ClientTls
 from tailrace.proxy.config import (
     Above,
     At,
@@ -23,15 +23,21 @@ from tailrace.proxy.config import (
     Size,
     setting,
 )
+from tailrace.proxy.discovery.carrying import CONCURRENCY, carrying_faults
+from tailrace.proxy.discovery.settings import WorkerEntry, repeated, urls
+from tailrace.proxy.doubles import doubles
+from tailrace.proxy.elsewhere import unknown_pools
 from tailrace.proxy.entry import PluginEntry
 from tailrace.proxy.ground import folder_fault, own_folder
 from tailrace.proxy.headers import CREDENTIAL, PASS, request_rule
 from tailrace.proxy.hop import SHORTEST
 from tailrace.proxy.limits import Limits, Timeouts
-from tailrace.proxy.listener import Listener, clashes, leads_to, place_faults, split_listen
+from tailrace.proxy.listener import Listener, place_faults, split_listen
+from tailrace.proxy.listening import Listening, clashes
+from tailrace.proxy.named import no_model, unknown_names
 from tailrace.proxy.pass_through import PassThrough, twice
-from tailrace.proxy.pem import authority_faults, pair_faults
 from tailrace.proxy.plugin import Plugin
+from tailrace.proxy.trace.settings import Traces
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _OTHER_FOLDER = "name one that this user may write in `state`, or with systemd's `StateDirectory=tailrace`"
@@ -39,40 +45,29 @@ _OTHER_WORDS_FOR_OFF = ("false", "False", "no", "none", "0", "disabled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientTls:
-    """How workers are verified, and what is shown to them (mTLS)."""
-
-    ca: Path | None = setting(
-        default=None, help="PEM bundle that signs the workers' certificates; system roots otherwise"
-    )
-    cert: Path | None = setting(default=None, help="PEM client certificate")
-    key: Path | None = setting(default=None, help="PEM key of the client certificate")
-
-    def check(self) -> Iterable[At]:
-        """A certificate needs its key."""
-        if (self.cert is None) != (self.key is None):
-            yield At("cert and key go together: give both or neither", "cert" if self.key is None else "key")
-
-    def look(self) -> Iterable[At]:
-        """Files that cannot be used."""
-        yield from authority_faults(self.ca, "ca")
-        if self.cert is not None and self.key is not None:
-            yield from pair_faults(self.cert, self.key)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSettings:
     """Workers that serve the same models."""
 
-    workers: Annotated[tuple[str, ...], NotEmpty()] = setting(
-        help="sidecars or bare engines: http://HOST:PORT, https://HOST:PORT or unix:/PATH"
+    workers: Annotated[tuple[WorkerEntry, ...], NotEmpty()] = setting(
+        help="URLs of sidecars or bare engines, and where further ones are to be found"
     )
     tls: ClientTls | None = setting(default=None, help="for https workers")
     api_key: Secret | None = setting(default=None, help="sent to the workers as Authorization: Bearer")
+    peak: Annotated[int, AtLeast(1)] | None = setting(
+        default=None,
+        help="most calls at once that are expected of it; what could not carry them without one worker is told",
+    )
+    concurrency: Annotated[int, AtLeast(1)] = setting(
+        default=CONCURRENCY,
+        help="calls at once that each worker carries that does not say so itself",
+        why="a sidecar's own default and vLLM's; `peak` is counted with it, `route: tail` expects further calls to "
+        "wait, and nothing is limited by it: `admission` does that",
+    )
 
     def check(self) -> Iterable[At]:
-        """Faults of the URLs."""
-        yield from worker_faults(self.workers)
+        """Workers that stand twice, and a peak that not even all of them carry."""
+        yield from repeated(self.workers)
+        yield from carrying_faults(self.workers, self.peak, self.concurrency)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +75,7 @@ class ModelSettings:
     """One model name that clients may use."""
 
     pool: str | None = setting(default=None, help="a name under `pools`")
-    workers: tuple[str, ...] = setting(default=(), help="or the workers themselves")
+    workers: tuple[WorkerEntry, ...] = setting(default=(), help="or the workers themselves")
     served_as: Annotated[str, NotEmpty()] | None = setting(
         default=None, key="as", help="the name the workers know the model by"
     )
@@ -93,7 +88,7 @@ class ModelSettings:
         """Exactly one source of workers."""
         if (self.pool is None) == (not self.workers):
             yield "give either `pool` (a name under `pools`) or `workers` (a list of URLs)"
-        yield from worker_faults(self.workers)
+        yield from repeated(self.workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +165,7 @@ class Relay:
         default=None, help="shared by gateways and sidecars, which require it off loopback; 16 characters or more"
     )
     compression: Compression = setting(default_factory=Compression, help="compressed answers")
+    traces: Traces = setting(default_factory=Traces, help="what `tailrace trace` can show of the last calls")
     forward_headers: tuple[str, ...] = setting(
         default=(),
         help="credential headers and query parameters of clients that workers get",
@@ -179,12 +175,7 @@ class Relay:
 
     def check_addresses(self) -> Iterable[At]:
         """Addresses that cannot be had at once."""
-        for number, listener in enumerate(self.listen):
-            if clashes(listener.address, self.admin.address):
-                text = f"'{listener.address}' is the admin port's, too: give `admin` another port, or `off`"
-                yield At(text, "listen", number, "address")
-            if any(clashes(listener.address, other.address) for other in self.listen[:number]):
-                yield At(f"'{listener.address}' is taken by a listener above", "listen", number, "address")
+        yield from clashes([listener.address for listener in self.listen], self.admin.address)
 
     def check_length_of_hop_key(self) -> Iterable[At]:
         """A key that cannot be guessed."""
@@ -198,7 +189,7 @@ class Relay:
     def look(self) -> Iterable[At]:
         """A state folder that plugins need and cannot have."""
         for entry in self.plugins:
-            if entry.plugin.host_part is not Plugin.host_part:
+            if entry.plugin.host_part is not Plugin.host_part and entry.plugin.keeps_files:
                 folder = state_folder(self)
                 if fault := folder_fault(folder):
                     yield At(f"plugin '{entry.name}' keeps files in {folder}, but {fault}; {_OTHER_FOLDER}", "state")
@@ -212,6 +203,10 @@ class Relay:
             elif request_rule(name.encode(errors="replace")) not in (CREDENTIAL, PASS):
                 text = f"'{name}' is about one connection, or the relay's own to say: it cannot be forwarded"
                 yield At(text, "forward_headers", number)
+
+    def check_doubles(self) -> Iterable[At]:
+        """Plugins that would give a call something twice, and take it back once."""
+        yield from doubles(self.plugins)
 
     def check_routes_twice(self) -> Iterable[At]:
         """Further paths that would never be reached."""
@@ -230,6 +225,9 @@ class Gateway(Relay):
     default_model: str | None = setting(default=None, help="for requests that name none")
     stale: Annotated[Seconds, Above(0.5)] = setting(
         default=2.0, help="a worker's load that is older than this is unknown", why="sidecars say it every half second"
+    )
+    suspect_after: Annotated[Seconds, AtLeast(0.3)] = setting(
+        default=1.0, help="a silent worker is given up after so long: its streams go on elsewhere", why="stalls pass"
     )
 
     def check_default(self) -> Iterable[At]:
@@ -252,20 +250,45 @@ class Gateway(Relay):
 
     def check_loops(self) -> Iterable[At]:
         """Workers that are this very gateway: it would send a request to itself until no descriptor is left."""
-        named = [("pools", name, pool.workers) for name, pool in self.pools.items()]
-        named += [("models", name, model.workers) for name, model in self.models.items()]
-        for key, name, urls in named:
-            for number, url in enumerate(urls):
-                if any(leads_to(url, listener.address) for listener in self.listen):
+        own = Listening(listener.address for listener in self.listen)
+        for key, name, entries in self._workers():
+            for number, url in urls(entries):
+                if own.leads_here(url):
                     yield At(f"'{url}' is this gateway's own listener", key, name, "workers", number)
+
+    def check_registration(self) -> Iterable[At]:
+        """Sidecars that nobody could tell from strangers."""
+        for key, name, entries in self._workers():
+            for number, entry in enumerate(entries):
+                if entry.registered is not None and self.hop_key is None:
+                    text = "sidecars register with the `hop_key` that they share with this gateway: give it"
+                    yield At(text, key, name, "workers", number)
+
+    def _workers(self) -> Iterator[tuple[str, str, tuple[WorkerEntry, ...]]]:
+        """Every list of workers, with the two keys that lead to it."""
+        for name, pool in self.pools.items():
+            yield "pools", name, pool.workers
+        for name, model in self.models.items():
+            yield "models", name, model.workers
 
     def check_models_of_conditions(self) -> Iterable[At]:
         """Models that no call can name."""
         for number, entry in enumerate(self.plugins):
             for place, name in enumerate(entry.terms.when.model if entry.terms.when is not None else ()):
                 if name not in self.models:
-                    text = f"there is no model '{name}'; an adapter has to stand under `models` to be named here"
-                    yield At(text, "plugins", number, "when", "model", place)
+                    yield At(no_model(name), "plugins", number, "when", "model", place)
+
+    def check_elsewhere(self) -> Iterable[At]:
+        """Pools that plugins send calls to which their own cannot answer."""
+        return unknown_pools(self.plugins, self.pools, self._owned())
+
+    def check_names(self) -> Iterable[At]:
+        """Models and pools that plugins name."""
+        return unknown_names(self.plugins, self.models, [*self.pools, *self._owned()])
+
+    def _owned(self) -> list[str]:
+        """The pools of models that list their workers themselves."""
+        return [f"model:{name}" for name, model in self.models.items() if model.workers]
 
 
 def state_folder(settings: Relay) -> Path:
@@ -275,17 +298,3 @@ def state_folder(settings: Relay) -> Path:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
-
-
-def worker_faults(urls: Iterable[str]) -> Iterable[At]:
-    """What is wrong with each worker URL of a list that stands under `workers`."""
-    seen: set[str] = set()
-    for number, url in enumerate(urls):
-        try:
-            shown = Address.parse(url).shown
-        except AddressError as error:
-            yield At(str(error), "workers", number)
-            continue
-        if shown in seen:
-            yield At(f"'{url}' is listed twice ({shown})", "workers", number)
-        seen.add(shown)

@@ -29,3 +29,11 @@ class Sink:
 
     def on_quiet(self, quiet: float, now: float) -> None:
         """Called a few times a second with the seconds since the last byte."""
+
+    def on_doubt(self, fault: Fault, lost: bool) -> None:
+        """The worker has fallen silent and may be gone, or is `lost`: whoever has a better place may go there."""
+
+    @property
+    def owes(self) -> bool:
+        """Whether bytes are due: those of a stream that has begun and is being read."""
+        return False

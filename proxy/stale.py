@@ -11,29 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import struct
 from time import monotonic_ns
 from typing import Final
+
+from tailrace.proxy.tcp import bytes_acknowledged
 
 LATEST: Final = 0.25
 """Seconds after which a loss has nothing to do with the rest before it, in any case."""
 SOON = 0.005
 """Seconds in which a worker can hardly have done anything for a request that it read."""
-_UNMEASURED: Final = 60.0
-_TCP_INFO: Final = getattr(socket, "TCP_INFO", None)
-_SIZE: Final = 256
-# Where the kernel's figures stand.
-_ACKNOWLEDGED: Final = 120
-_ROUND_TRIP: Final = 148
-_END: Final = 152
-
-
-def round_trip(transport: asyncio.Transport) -> float:
-    """The shortest time to the worker and back on this connection; 0 where nobody knows."""
-    info = _info(transport)
-    seconds = _word(info, _ROUND_TRIP) / 1e6 if info else 0.0
-    # A kernel that has not measured it says so with a number beyond every real one.
-    return seconds if seconds < _UNMEASURED else 0.0
 
 
 def unread(
@@ -45,30 +31,8 @@ def unread(
     if sock is not None and sock.family == socket.AF_UNIX:
         # It ends in order only where everything was read.
         return lost is not None or passed <= SOON
-    info = _info(transport)
-    if not info:
+    arrived = bytes_acknowledged(sock)
+    if arrived is None:
         return passed <= 2 * there_and_back + SOON
     # The handshake counts as one that was acknowledged.
-    return _long(info, _ACKNOWLEDGED) <= before + 1 or passed <= there_and_back + SOON
-
-
-def _info(transport: asyncio.Transport) -> bytes:
-    """What the kernel knows of a TCP connection, empty where it cannot be asked."""
-    sock = transport.get_extra_info("socket")
-    if sock is None or sock.family == socket.AF_UNIX or _TCP_INFO is None:
-        return b""
-    try:
-        info: bytes = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _SIZE)
-    except OSError:
-        return b""
-    return info if len(info) >= _END else b""
-
-
-def _word(info: bytes, at: int) -> int:
-    (value,) = struct.unpack_from("=I", info, at)
-    return int(value)
-
-
-def _long(info: bytes, at: int) -> int:
-    (value,) = struct.unpack_from("=Q", info, at)
-    return int(value)
+    return arrived <= before + 1 or passed <= there_and_back + SOON

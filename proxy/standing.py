@@ -25,8 +25,12 @@ class Standing:
     waiting: int | None = None
     kv_use: float | None = None
     tokens_per_second: float | None = None
+    concurrency: int | None = None
+    """How many calls its sidecar lets to the engine at once."""
     models: dict[str, str] = field(default_factory=dict)
     seen: float | None = None
+    sampled: float | None = None
+    """The monotonic second of the last word on its load."""
     reason: str = ""
     hop_refused: bool = False
     """It does not accept this gateway's hop key."""
@@ -42,7 +46,7 @@ class Standing:
 
     def hear(self, load: bytes, now: float) -> None:
         """Take in what a sidecar says of its load on an answer; what is malformed in it changes nothing."""
-        self.seen = now
+        self.seen = self.sampled = now
         if load == self._said or len(load) > _LONGEST:
             return
         self._said = load

@@ -12,18 +12,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy import answers
-from tailrace.proxy.closing import Closing, nowhere
 from tailrace.proxy.delivery import Delivery
-from tailrace.proxy.dialects import Sign
-from tailrace.proxy.errors import event as error_event
-from tailrace.proxy.errors import retold
-from tailrace.proxy.fault import FAILURES, INTERNAL, Failed, Fault, Reject, Whose, false_end, fault_of, timed_out
-from tailrace.proxy.open_event import MOST, OpenEvent
-from tailrace.proxy.outcome import Ending, Outcome
+from tailrace.proxy.dialects import OVER, Sign
+from tailrace.proxy.fault import FAILURES, Failed, Reject, false_end, fault_of, timed_out
+from tailrace.proxy.open_event import MOST
 from tailrace.proxy.passage import Passage, passage_of
-from tailrace.proxy.signal import Signal
-from tailrace.proxy.sink import Sink
-from tailrace.proxy.sse import Event, Splitter
+from tailrace.proxy.sse import Splitter
+from tailrace.proxy.stream_ending import StreamEnding
 from tailrace.proxy.taps import Taps
 from tailrace.proxy.wire import ParsedHead, unframe
 
@@ -34,30 +29,21 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("tailrace")
 
 
-class StreamRelay(Sink):
+class StreamRelay(StreamEnding):
     """The sink of the winning exchange once it is shown; resolves `done` exactly once."""
 
-    __slots__ = (
-        "_attempt", "_client", "_closing", "_delivery", "_dialect", "_gap", "_open", "_passage", "_plain", "_raw",
-        "_send", "_sse", "_taps", "_write", "call", "done", "passed",
-    )  # fmt: skip
+    __slots__ = ("_delivery", "_dialect", "_passage", "_patience", "_write")
 
     def __init__(self, call: Call, attempt: Attempt, taps: Taps | None) -> None:
-        self.call = call
-        self._attempt = attempt
-        self._client = call.client
-        self._send = call.client.send if taps is None else taps.sender(self._deliver)
-        self._raw = self._plain = False
+        super().__init__(call, attempt, taps, call.client.send)
+        if taps is not None:
+            self._send = taps.sender(self._deliver)
         self._write: Callable[[bytes], None] = call.client.send_chunks
-        self._taps = taps
-        self.done: Signal[Outcome] = Signal()
-        self._sse = attempt.streaming
-        self._open = OpenEvent()
-        self.passed = 0  # bytes of the body that went on in their own framing
         self._passage: Passage | None = None
         self._delivery: Delivery | None = None
-        self._closing = Closing(attempt, self._let_go)
-        self._gap = call.chain.timeouts.gap
+        trail = call.trail
+        gap = call.chain.timeouts.gap
+        self._patience = gap if trail is None or trail.patience > gap else trail.patience
         self._dialect = call.route.dialect
 
     def attach(self) -> None:
@@ -74,14 +60,16 @@ class StreamRelay(Sink):
         if connection is not None and connection.sink is attempt:
             connection.sink = self
             client.upstream = connection.transport
-            if client.paused and connection.transport is not None:
+            if client.paused and client.holds_back and connection.transport is not None:
                 connection.transport.pause_reading()
         held = attempt.held
         attempt.held = []
         if held:
             try:
                 data = held[0] if len(held) == 1 else b"".join(held)
-                if attempt.framed:
+                if self.call.trail is not None:
+                    self.on_data(self.call.trail.open(unframe(data) if attempt.framed else data))
+                elif attempt.framed:
                     self.on_chunks(data, 2)
                 else:
                     self.on_data(data)
@@ -92,16 +80,16 @@ class StreamRelay(Sink):
                 return
         if client.head_sent:
             self._write = client.transport.write
+        if self.rescue is not None or self.done.settled:
+            return  # all that was held back was of a worker that is lost
         if attempt.ended:
             self.on_end()
         elif attempt.fault is not None:
             self.on_fault(attempt.fault)
 
     @property
-    def at_boundary(self) -> bool:
-        """Whether bytes of the gateway's own would land between two events."""
-        between = not self._open.size if self._taps is None else self._taps.between_events(not self._open.size)
-        return self._sse and between and not self._closing.terminal
+    def owes(self) -> bool:
+        return self._sse and not self._client.paused and not self._closing.terminal
 
     def on_head(self, head: ParsedHead) -> None:
         """Not called: the head came before the commit."""
@@ -175,14 +163,38 @@ class StreamRelay(Sink):
                 return False
             end += len(event.raw)
             if sign is Sign.ERROR:
-                self._show_error(whole[shown:end], event, answers.error_event(self._attempt, event, shown=True))
+                fault = answers.error_event(self._attempt, event, shown=True)
+                last = max(shown, end - len(event.raw))
+                self._send(whole[shown:last])
+                if not self._goes_on(fault):
+                    self._show_error(whole[last:end], event, fault)
                 return False
-            if sign is Sign.DONE:
-                self._end_of_answer(whole, shown, max(shown, end - len(event.raw)), end)
-                return False
+            if sign is Sign.DONE or event.data == OVER:
+                start = end - len(event.raw)
+                vouches = sign is Sign.DONE and dialect.conclusive
+                if not vouches and not closing.finished(0):
+                    if start:
+                        self._send(whole[shown:start])
+                        self._open.set(b"")
+                        shown = start
+                    if self._ends_falsely():
+                        return False
+                if sign is Sign.DONE:
+                    self._end_of_answer(whole, shown, max(shown, start), end)
+                    return False
             if sign is Sign.FINISH or closing.unpaid:
                 closing.note(event, finish=sign is Sign.FINISH)
         self._send(whole[shown:])
+        return True
+
+    def _ends_falsely(self) -> bool:
+        """An engine says that this is all, with reasons missing: whether another one goes on, or it is no end."""
+        fault = false_end("it ended without a finish reason")
+        if self._goes_on(fault):
+            return True
+        if self._closing.reasoned:
+            return False  # that there are fewer choices than were asked for, the engine's word is taken for
+        self._end_honestly(fault)
         return True
 
     def _end_of_answer(self, whole: bytes, shown: int, last: int, end: int) -> None:
@@ -197,91 +209,30 @@ class StreamRelay(Sink):
                 return
         self._send(whole[shown:end])
 
-    def _let_go(self, held: bytes) -> None:
-        """Nobody holds the last bytes back any longer."""
-        if self._client.relay is self:
-            if held:
-                self._send(held)
-            if self._attempt.ended:
-                self._finish()
-
-    def _show_error(self, data: bytes, last: Event, fault: Fault) -> None:
-        """Pass an engine's error event on, but not the end that it wants to put behind it."""
-        self._send(retold(data, last, fault, anthropic=self.call.route.anthropic, request_id=self.call.id))
-        self._client.cut()
-        self._break_off(Outcome(Ending.UPSTREAM_LOST, fault.status, fault))
-
-    def _fail(self, fault: Fault) -> None:
-        """End a stream honestly: an error event where one fits, and no end of the framing."""
-        ending = Ending.FAILED if fault.whose is Whose.GATEWAY else Ending.UPSTREAM_LOST
-        told = self.at_boundary
-        if told:
-            self._client.send(error_event(fault, anthropic=self.call.route.anthropic, request_id=self.call.id))
-        self._client.cut(told=told)
-        self._break_off(Outcome(Ending.DEADLINE if fault.kind == "total_timeout" else ending, fault.status, fault))
-
-    def _break_off(self, outcome: Outcome) -> None:
-        self._close_upstream()
-        self._resolve(outcome)
-
-    def on_end(self) -> None:
-        self._attempt.ended = True
-        missing = self._closing.missing(self._open.size) if self._sse else None
-        if missing is None:
-            self._finish()
-        else:
-            self._fail(false_end(f"its stream ended without {missing}"))
-
-    def on_fault(self, fault: Fault) -> None:
-        if self._closing.terminal:
-            # Where the fault is not the worker's, its connection would bring this relay the end once more.
-            self._close_upstream()
-            self.on_end()
-        else:
-            self._fail(fault)
-
     def on_quiet(self, quiet: float, now: float) -> None:
-        if self._client.paused and self._attempt.connection is not None:
+        waits = self._client.paused and self._client.holds_back
+        if waits and self._attempt.connection is not None:
             self._attempt.connection.touched = now  # nothing is read, so the silence is not the worker's
         if self._closing.overdue(self._open.size, quiet, now):
             self._close_upstream()
             self.on_end()
-        elif quiet > self._gap and not self._client.paused:
-            self._fail(timed_out("gap", self._gap))
+        elif quiet > self._patience and not waits and self._moves(quiet):
+            return
         elif now > self.call.deadline:
             self._fail(timed_out("total", self.call.chain.timeouts.total or 0.0))
         elif self.at_boundary:
             sent = self._client.sent + self.passed
             self.call.beat_if_due(now, quiet if self._taps is None else self._taps.silence(quiet, now, sent))
 
-    def _finish(self) -> None:
-        if self._closing.holding or self._closing.holds(b""):
-            return
-        outcome = Outcome(Ending.COMPLETED, self._attempt.status)
-        if self._taps is not None and not self._taps.close(outcome):
-            self._fail(INTERNAL)
-            return
-        self._client.end()
-        self._resolve(outcome)
+    def _moves(self, quiet: float) -> bool:
+        """Whether a worker that has been silent for longer than one has patience is waited for no more."""
+        gap = self.call.chain.timeouts.gap
+        if quiet > gap:
+            self._fail(timed_out("gap", gap))
+            return True
+        return self._doubted is None and self._goes_on(timed_out("gap", self._patience), doubt=True)
 
-    def client_left(self) -> None:
-        """The client closed its connection: so does the gateway, towards the worker, at once."""
-        self._close_upstream()
-
-    def _close_upstream(self) -> None:
-        connection = self._attempt.connection
-        if connection is not None and connection.sink is self:
-            connection.release()
-
-    def _resolve(self, outcome: Outcome) -> None:
-        client = self._client
-        client.relay = None
-        upstream, client.upstream = client.upstream, None
-        if client.paused and upstream is not None and not upstream.is_closing():
-            upstream.resume_reading()  # a connection must not rest paused
-        outcome.delivered_bytes = self.passed
-        self.done.set(outcome)
-        # Nothing goes in circles, so that all of it is freed at once.
-        self._closing.forget()
-        self._send = nowhere
-        self._taps = None
+    def believe(self) -> None:
+        """Nobody else goes on: the worker that was in doubt is waited for as if nobody ever could."""
+        self.stays()
+        self._patience = self.call.chain.timeouts.gap

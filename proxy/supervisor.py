@@ -24,6 +24,9 @@ from tailrace.proxy.bulletin import Bulletin
 from tailrace.proxy.configuration import Configuration
 from tailrace.proxy.control import Refused, Start
 from tailrace.proxy.crew import Crew, Member, StartFailed
+from tailrace.proxy.discovery.announcement import announced
+from tailrace.proxy.discovery.search import Search
+from tailrace.proxy.discovery.tidings import Tidings
 from tailrace.proxy.door import bind
 from tailrace.proxy.entry import chain_links
 from tailrace.proxy.host import Host
@@ -51,9 +54,11 @@ class Supervisor:
         self.tally = Tally()
         self.crew = Crew(configuration.settings.processes, self._start_of, self.tally)
         self.host = Host(self.orders.tenure.places, self.tally.supervision.host_values)
+        self.search = Search(lambda: None)
+        self.tidings = Tidings(self.crew, self.search)
         self.crew.on_joined, self.crew.on_left, self.crew.on_asked = self._joined, self.host.left, self._asked
-        self.reloader = Reloader(self.orders, self.crew, self.host, self.tally.supervision)
-        self.overview = Overview(self.orders, self.crew, self.host)
+        self.reloader = Reloader(self.orders, self.crew, self.host, self.tidings, self.tally.supervision)
+        self.overview = Overview(self.orders, self.crew, self.host, self.search.registry.left)
         self._announce = announce
         self._births = births.shared()
         self._sockets: list[socket.socket] = []
@@ -77,6 +82,7 @@ class Supervisor:
             for task in tuple(self._tasks):
                 task.cancel()
             await self.crew.kill()
+            self.search.close()
             await self.host.close()
             if self._admin is not None:
                 await self._admin.stop()
@@ -97,8 +103,14 @@ class Supervisor:
         except (ChainError, OSError, ValueError) as error:
             raise Fatal(str(error)) from error
         await self.host.commit()
+        await self.search.prepare(settings)
+        self.search.commit()
 
     async def _asked(self, seat: int, what: str, fields: dict[str, Any]) -> Any:
+        if what == "register":
+            announced(self.search, **fields)
+            await self.tidings.tell()
+            return None
         if what != "host":
             raise Refused(f"nobody answers '{what}' here")
         return await self.host.answer(seat, **fields)
@@ -123,6 +135,7 @@ class Supervisor:
     async def _serve(self) -> int:
         self._spawn(self.reloader.follow())
         self._spawn(Bulletin(self.crew, self.host.unready).follow())
+        self._spawn(self.tidings.follow())
         stopped: asyncio.Future[Any] = asyncio.ensure_future(self._stop.wait())
         await asyncio.wait([stopped, self.crew.gave_up], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
@@ -169,6 +182,7 @@ class Supervisor:
             metrics=metrics,
             board=self.crew.board_fd,
             births=self._births,
+            found=self.tidings.plain(),
             host_unready=self.host.unready(),
         )
 
@@ -246,7 +260,7 @@ def raise_file_limit(connections: int) -> None:
         except (OSError, ValueError) as error:
             log.warning("the limit of open files stays at %d: %s", soft, error)
     if 0 <= soft < 2 * connections:
-        log.warning(
+        log.info(
             "a process may open %d files, and a stream takes two: set `LimitNOFILE=` (systemd), `--ulimit nofile` "
             "(docker) or `ulimit -Hn` to %d for the %d connections of `limits.connections`, or lower that",
             soft,

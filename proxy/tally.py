@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tailrace.proxy.metrics import CONTENT_TYPE, Segment, Supervision, Totals, render
+from tailrace.proxy.metrics.exemplars import Exemplar, Place
+from tailrace.proxy.metrics.exposition import OPEN_METRICS
 
 
 class Tally:
@@ -26,7 +30,8 @@ class Tally:
         self._totals.add_final(segment)
         segment.close()
 
-    def scrape(self) -> tuple[str, bytes]:
-        """Content type and text for Prometheus."""
+    def scrape(self, exemplars: Mapping[Place, Exemplar] | None = None) -> tuple[str, bytes]:
+        """Content type and text for Prometheus; OpenMetrics where exemplars are given, be it none."""
         self.supervision.host_values.collect()
-        return CONTENT_TYPE, render([self._own, *self._living], self._totals).encode()
+        text = render([self._own, *self._living], self._totals, exemplars)
+        return CONTENT_TYPE if exemplars is None else OPEN_METRICS, text.encode()

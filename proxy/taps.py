@@ -68,22 +68,32 @@ class Taps:
         renames = entry is not None and entry.rename
         if not pipeline.on_stream and not renames and (whole or call.harvest is None):
             return None
-        call.taps = taps = cls(call)
+        taps: Taps | None = None
+        call.taps = None
         if call.harvest is not None and not whole:
+            taps = cls._opened(call)
             taps._edits.append(call.harvest)
             taps._of_edits.append(None)
         for on_stream in pipeline.on_stream:
             try:
                 tap = on_stream(call, head)
                 if tap is not None:
+                    taps = cls._opened(call)
                     taps._add(tap, pipeline.owners[on_stream])
             except FAILURES as error:
                 go_on_without(call, pipeline.owners[on_stream], "on_stream", error)
         if entry is not None and renames:
+            taps = cls._opened(call)
             taps._add(Rename(orjson.dumps(entry.name)), None)
-        if not taps._edits and not taps._watches:
-            call.taps = None
-        return call.taps
+        return taps
+
+    @classmethod
+    def _opened(cls, call: Call) -> Taps:
+        """Those of a call, made for the first: most answers that are no stream have none."""
+        taps = call.taps
+        if taps is None:
+            call.taps = taps = cls(call)
+        return taps
 
     def _add(self, tap: Watch | Edit, link: Link | None) -> None:
         if _edits(tap):
@@ -107,7 +117,7 @@ class Taps:
     def sender(self, send: Send) -> Send:
         """A function that takes raw stream bytes and sends what the taps make of them."""
         self._send = send
-        watches, edits, splitter = self._watches, self._edits, self._splitter
+        watches, edits = self._watches, self._edits
 
         def watched(data: bytes) -> None:
             for watch in watches:
@@ -122,12 +132,16 @@ class Taps:
         out = watched if watches else send
 
         def edited(data: bytes) -> None:
-            pieces = self._through(splitter.feed(data))
+            pieces = self._through(self._splitter.feed(data))
             if pieces:
                 self._last = pieces
                 out(pieces)
 
         return edited
+
+    def drop_open(self) -> None:
+        """Forget the event that stands open: its worker is lost, and another one begins with a whole one."""
+        self._splitter = Splitter()
 
     def between_events(self, received: bool) -> bool:
         """Whether the client stands between two events; `received` says it of what the taps got."""

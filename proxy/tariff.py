@@ -28,11 +28,22 @@ def charge(rates: Rates, prompt: int, cached: int, completion: int, requests: in
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """The prices that hold for one call; a typed fact of it."""
+    """The prices that hold for one call; a typed fact of it.
+
+    `kept` is what an answer costs that was made for another call: millionths of its price.
+    """
 
     currency: str
     version: str
     rates: Rates
+    kept: int = 0
+
+    def of_kept(self) -> Tariff:
+        """The prices of answers that were made for another call."""
+        of_prompt, of_cached, of_completion, of_request = [
+            (rate * self.kept + MILLION // 2) // MILLION for rate in self.rates
+        ]
+        return Tariff(self.currency, self.version, (of_prompt, of_cached, of_completion, of_request))
 
     def charge(self, usage: Usage, requests: int = 1) -> int:
         """The nano-units of a call that used so much."""

@@ -6,9 +6,9 @@ import logging
 import ssl
 from pathlib import Path
 
+from tailrace.proxy.client_tls import ClientTls
 from tailrace.proxy.listener import ServerTls
 from tailrace.proxy.pem import no_password
-from tailrace.proxy.settings import ClientTls
 
 log = logging.getLogger("tailrace")
 Stamp = tuple[tuple[int, int, int], ...]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("tailrace")
 CREDENTIALS: Final = "it refuses the credentials that it is sent: check the `api_key`"
 NO_SERVER: Final = "it answers 404 to /health and to /v1/models: no inference server seems to listen there"
+NO_ENGINE: Final = "it answers 404 to calls, and not as an engine does: no inference server seems to listen there"
 FORGOTTEN: Final = 60.0
 """Seconds after which a trouble that nobody met again is not shown any more."""
 
@@ -25,6 +26,16 @@ def meet(worker: Worker, why: str) -> None:
     if trouble_of(worker) != why:
         log.warning("worker %s takes calls, but they fail: %s", worker.name, why)
     standing.trouble, standing.troubled = why, now
+
+
+def show(worker: Worker, why: str) -> None:
+    """Let whoever lists the workers see what the log has said of a worker that is in no such trouble."""
+    worker.standing.trouble, worker.standing.troubled = why, _now(worker)
+
+
+def mendable(worker: Worker) -> bool:
+    """Whether the log has said what an operator has to mend for its calls to succeed."""
+    return trouble_of(worker) in (CREDENTIALS, NO_SERVER, NO_ENGINE)
 
 
 def end(worker: Worker, why: str) -> None:

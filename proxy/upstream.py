@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tailrace.proxy.fault import FAILURES, Failed, Fault, Reject, bad_answer, connection_lost, fault_of
 from tailrace.proxy.receiving import CHUNKS, HEAD, REST, Receiving
-from tailrace.proxy.stale import LATEST, round_trip, unread
+from tailrace.proxy.stale import LATEST, unread
+from tailrace.proxy.sweep import TICK
+from tailrace.proxy.tcp import acknowledged, round_trip
 from tailrace.proxy.wire import WireError
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class UpstreamConnection(Receiving):
         "_before",
         "_lane",
         "_round_trip",
+        "_settled",
         "_written",
         "clock",
         "closed",
@@ -55,13 +58,14 @@ class UpstreamConnection(Receiving):
         self.touched = self.opened = clock.now
         self.rested = False
         self.closed = False
-        self._before = self._written = 0
+        self._before = self._written = self._settled = 0
         self._round_trip = 0.0
         self._lane: set[Watched] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self._round_trip = round_trip(self.transport)
+        self._round_trip = self.pool.round_trip = round_trip(self.transport.get_extra_info("socket"))
+        self.pool.reached = self.clock.now
         self._lane = self.pool.sweep.add(self)
         self.pool.open += 1
 
@@ -70,6 +74,7 @@ class UpstreamConnection(Receiving):
         transport = self.transport
         assert transport is not None
         self.sink = sink
+        self.pool.busy.add(self)
         self.touched = self.clock.now
         self.got_bytes = False
         self._state = HEAD
@@ -109,8 +114,31 @@ class UpstreamConnection(Receiving):
                 )
             self._fail(fault_of(error))
 
+    # Whether a request has arrived, of whose answer nothing has come: asked by whoever watches the worker.
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether that is of interest, and not known yet."""
+        return self.sink is not None and not self.got_bytes and self._settled != self._written
+
+    @property
+    def sent(self) -> float:
+        """The second in which it was sent, or one soon behind it."""
+        sent_ns = getattr(self.sink, "sent_ns", 0)
+        return sent_ns * 1e-9 if sent_ns else self.touched + TICK
+
+    def acknowledged(self) -> tuple[bool, float] | None:
+        """What the kernel says of it: see `tcp.acknowledged`."""
+        transport = self.transport
+        return None if transport is None else acknowledged(transport.get_extra_info("socket"))
+
+    def settle(self) -> None:
+        """It has arrived."""
+        self._settled = self._written
+
     def _finish(self, sink: Sink) -> None:
         self.sink = self.stride = None
+        self.pool.busy.discard(self)
         self.rested = True
         transport = self.transport
         if self._keep_alive and transport is not None and not transport.get_write_buffer_size():
@@ -132,6 +160,15 @@ class UpstreamConnection(Receiving):
             heard(*args)
         else:
             self.stride.within(heard, *args)
+
+    def doubt(self, fault: Fault, lost: bool) -> None:
+        """Tell whoever the answer is for that this worker may be gone."""
+        if self.sink is not None:
+            self._tell(self.sink.on_doubt, fault, lost)
+
+    def part(self, fault: Fault) -> None:
+        """End the running exchange with a fault."""
+        self._fail(fault)
 
     def release(self) -> None:
         """Give up the running exchange: its sink hears nothing more and the connection is closed."""
@@ -170,11 +207,12 @@ class UpstreamConnection(Receiving):
             stale = self.rested and not self.got_bytes and self.clock.now - self.touched <= LATEST
             if stale:
                 stale = unread(transport, exc, self._before, getattr(sink, "sent_ns", 0), self._round_trip)
+            if not stale and self.pool.broken is not None:
+                self.pool.broken(sink)
             self._tell(sink.on_fault, connection_lost(sent=not stale))
 
     def visit(self, now: float) -> None:
-        quiet = now - self.touched
         if self.sink is not None:
-            self._tell(self.sink.on_quiet, quiet, now)
-        elif quiet > self.pool.idle_limit or now - self.opened > self.pool.max_age:
+            self._tell(self.sink.on_quiet, now - self.clock.latest(self.touched), now)
+        elif now - self.touched > self.pool.idle_limit or now - self.opened > self.pool.max_age:
             self.close()

@@ -35,8 +35,14 @@ class Waiting:
         if self._left is not None and call.budget is not None:
             call.budget.reschedule(call.client.loop.time() + self._left)
         if kind is None:
-            for recheck in call.chain.pipeline.recheck:
-                try:
-                    recheck(call)
-                except FAILURES as error:
-                    go_on_without(call, call.chain.pipeline.owners[recheck], "recheck", error, STEP_FAILED)
+            recheck(call)
+
+
+def recheck(call: Call) -> None:
+    """Ask plugins whether what admitted a call still holds after its wait; raises what refuses it."""
+    pipeline = call.chain.pipeline
+    for look in pipeline.recheck:
+        try:
+            look(call)
+        except FAILURES as error:
+            go_on_without(call, pipeline.owners[look], "recheck", error, STEP_FAILED)

@@ -20,6 +20,7 @@ from tailrace.proxy.headers import (
     OWN_PREFIX,
     PASS,
     REQUEST_ID,
+    STAGES,
     answer_rule,
 )
 
@@ -67,10 +68,10 @@ class WireError(Exception):
 class ParsedHead:
     """An answer's head; `length` is a byte count, CHUNKED or UNTIL_CLOSE, `kind` one of the kinds above.
 
-    `coded` says that the body has a content coding, `load` what a sidecar says of its load.
+    `coded` says that the body has a content coding; `load` and `stages` are what a sidecar says of load and time.
     """
 
-    __slots__ = ("coded", "headers", "keep_alive", "kind", "length", "load", "request_id", "status")
+    __slots__ = ("coded", "headers", "keep_alive", "kind", "length", "load", "request_id", "stages", "status")
 
     def __init__(self, status: int, keep_alive: bool) -> None:
         self.status = status
@@ -81,6 +82,7 @@ class ParsedHead:
         self.coded = False
         self.request_id = b""
         self.load = b""
+        self.stages = b""
 
 
 def parse_head(head: bytes) -> ParsedHead:
@@ -150,10 +152,8 @@ def _status_of(line: bytes) -> int:
 
 
 def _read_length(parsed: ParsedHead, value: bytes) -> None:
-    if not value.isdigit() or len(value) > 15:
-        raise WireError("its length is malformed")
-    length = int(value)
-    if parsed.length not in (UNTIL_CLOSE, length):
+    length = int(value) if value.isdigit() and len(value) <= 15 else -1
+    if length < 0 or parsed.length not in (UNTIL_CLOSE, length):
         raise WireError("its length is malformed")
     parsed.length = length
 
@@ -190,6 +190,8 @@ def _read_line(parsed: ParsedHead, line: bytes) -> Line:
         return _NO_LINE if tokens <= _ABOUT_CONNECTION else _HOP_LINE
     elif rule == LOAD:
         parsed.load = value
+    elif rule == STAGES:
+        parsed.stages = value
     elif rule == REQUEST_ID:
         parsed.request_id = value
     else:
@@ -198,11 +200,10 @@ def _read_line(parsed: ParsedHead, line: bytes) -> Line:
 
 
 def _remember(line: bytes, found: Line) -> Line:
-    if len(line) > _LONG:
-        return found
-    if len(_lines) >= _REMEMBERED:
-        _lines.clear()
-    _lines[line] = found
+    if len(line) <= _LONG:
+        if len(_lines) >= _REMEMBERED:
+            _lines.clear()
+        _lines[line] = found
     return found
 
 
@@ -245,15 +246,14 @@ def walk_chunks(data: bytes) -> tuple[int, int, int]:
 
 def without_extensions(data: bytes) -> bytes:
     """Chunks, the last of which may not be whole yet, less the extensions behind their sizes."""
-    parts = []
+    parts: list[bytes] = []
     at = 0
     while (line_end := data.find(b"\r\n", at)) >= 0:
         size = _odd_size(data[at:line_end])
         if size == 0:
             break
         end = line_end + 4 + size
-        parts.append(b"%x" % size)
-        parts.append(data[line_end:end])
+        parts += (b"%x" % size, data[line_end:end])
         at = end
     parts.append(data[at:])
     return b"".join(parts)
@@ -286,8 +286,7 @@ def unframe(chunks: bytes) -> bytes:
         return chunks[line_end + 2 : -2]
     parts = []
     at = 0
-    total = len(chunks)
-    while at < total:
+    while at < len(chunks):
         line_end = chunks.find(b"\r\n", at)
         size = _size(chunks[at:line_end])
         parts.append(chunks[line_end + 2 : line_end + 2 + size])

@@ -24,10 +24,16 @@ settings.load_profile("steady")
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """With TAILRACE_TESTS_MUST_RUN set, a test that would be skipped fails with the reason."""
     report: Any = yield
+    # Tests provoke texts that UTF-8 cannot carry, and reports go from one process to another.
+    report.sections = [(title, _speakable(text)) for title, text in report.sections]
     if report.skipped and not hasattr(report, "wasxfail") and os.environ.get(MUST_RUN):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, but {MUST_RUN} is set: {report.longrepr}"
     return report
+
+
+def _speakable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 @pytest.fixture(autouse=True)

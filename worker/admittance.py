@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from time import monotonic_ns
 from typing import TYPE_CHECKING
 
+from tailrace.proxy.allowing import MAX_TRIES
+from tailrace.proxy.budget import FIRST_HEADER, TOTAL_HEADER, Budget
 from tailrace.proxy.fault import Reject
-from tailrace.proxy.headers import LOAD_HEADER
+from tailrace.proxy.headers import LOAD_HEADER, STAGES_HEADER
 from tailrace.proxy.hop import HEADER, REFUSED, HopKey
 from tailrace.proxy.plugin import Key, Plugin
-from tailrace.proxy.race import MAX_TRIES
+from tailrace.proxy.stages import Told, engine_told
+from tailrace.proxy.tcp import round_trip
 from tailrace.worker.report import Report
 
 if TYPE_CHECKING:
@@ -55,6 +59,7 @@ class Admittance(Plugin[AdmittanceConfig]):
         if attempt is not None and attempt.isdigit():
             call.tried_before = min(max(int(attempt[:4]) - 1, 0), MAX_TRIES)
         if call.route.local is None:
+            call.time = _budget(call)
             refusal = self._report.refusal()
             if refusal is not None:
                 raise refusal
@@ -65,3 +70,26 @@ class Admittance(Plugin[AdmittanceConfig]):
             return
         unsent = head.status == 503 and all(try_.fault is not None and not try_.fault.sent for try_ in call.tries)
         head.headers.append((LOAD_HEADER, self._report.unsent() if unsent else self._report.load()))
+        if call.tries:
+            head.headers.append((STAGES_HEADER, _stages(call).written()))
+
+
+def _budget(call: Call) -> Budget | None:
+    """What the gateway says is left, less the time that its request took on its way here."""
+    head = call.head
+    total, first = head.get(TOTAL_HEADER), head.get(FIRST_HEADER)
+    if total is None and first is None:
+        return None
+    travelled = int(round_trip(call.client.transport.get_extra_info("socket")) * 1e9) // 2
+    return Budget.told(total, first, call.started_ns - travelled)
+
+
+def _stages(call: Call) -> Told:
+    """What the gateway cannot see: how long the call was here, how much of that in line, and what its engine says."""
+    race = call.race
+    winner = None if race is None else race.winner
+    said = None
+    if winner is not None and not winner.streaming and winner.held:
+        said = engine_told(winner.held[-1])
+    queued = call.waited_ns + (said.queue_ns if said is not None else 0)
+    return Told(monotonic_ns() - call.started_ns, queued, said.decode_ns if said is not None else 0)

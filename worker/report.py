@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 
 import orjson
 from tailrace.proxy.fault import Reject, Whose
 from tailrace.proxy.standing import UNSENT
+from tailrace.proxy.watch.feed import BEAT
 from tailrace.worker.engine.state import EngineState, Phase
 from tailrace.worker.gate import Gate
 
@@ -79,6 +81,7 @@ class Report:
         running, waiting = self.figures()
         state: dict[str, object] = {
             "phase": engine.phase,
+            "for": round(monotonic() - engine.since, 3),
             "ready": self.takes_calls,
             "draining": self.draining or engine.draining,
             "dead": engine.dead,
@@ -90,6 +93,7 @@ class Report:
             "kv_use": engine.kv_use,
             "tokens_per_second": round(engine.tokens_per_second, 1),
             "failures": engine.failures,
+            "heartbeat": BEAT,
         }
         if models:
             state["models"] = [

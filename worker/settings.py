@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from tailrace.proxy.config import Above, At, AtLeast, AtMost, Seconds, SecondsOrOff, setting
-from tailrace.proxy.listener import leads_to, split_listen
+from tailrace.proxy.listener import split_listen
+from tailrace.proxy.listening import Listening
 from tailrace.proxy.routes import INFERENCE
 from tailrace.proxy.settings import Relay
 from tailrace.worker.engine.settings import EngineSettings
+from tailrace.worker.registration import RegisterSettings
 
 ENGINE = "engine"
 """The one pool of a sidecar."""
@@ -37,6 +39,7 @@ class Worker(Relay):
     queue_timeout: Annotated[Seconds, Above(0)] = setting(
         default=10.0, help="how long a call may wait for its turn", why="another replica may still be in time"
     )
+    register: RegisterSettings | None = setting(default=None, help="gateways that this sidecar says its address to")
     blocked: tuple[str, ...] = setting(default=(), help="inference paths that are not served, such as /tokenize")
     heartbeat: SecondsOrOff = setting(
         default=0.0,
@@ -52,7 +55,7 @@ class Worker(Relay):
     def check_loop(self) -> Iterable[At]:
         """An engine that is this very sidecar."""
         url = self.engine.url
-        if url is not None and any(leads_to(url, listener.address) for listener in self.listen):
+        if url is not None and Listening(listener.address for listener in self.listen).leads_here(url):
             yield At(f"'{url}' is this sidecar's own listener", "engine", "url")
 
     def check_hop_key(self) -> Iterable[At]:
@@ -62,6 +65,15 @@ class Worker(Relay):
                 if not _is_local(listener.address):
                     text = f"'{listener.address}' can be reached by others: give the `hop_key` that its gateways hold"
                     yield At(text, "listen", number, "address")
+
+    def check_register(self) -> Iterable[At]:
+        """A registration that no gateway would believe, or could do something with."""
+        if self.register is None:
+            return
+        if self.hop_key is None:
+            yield At("gateways take only sidecars that hold their `hop_key`: give it", "register")
+        if self.register.url is None and not any(_is_place(listener.address) for listener in self.listen):
+            yield At("it listens on every address: say with `as` by which one gateways reach it", "register")
 
     def check_paths(self) -> Iterable[At]:
         """Paths that are not served, or not from here."""
@@ -74,6 +86,15 @@ class Worker(Relay):
             if route.pool != ENGINE:
                 text = f"the pool of {route.path} is '{ENGINE}', a sidecar has no other"
                 yield At(text, "routes", number, "pool")
+
+
+def _is_place(address: str) -> bool:
+    """Whether others can reach it by this address as it is written."""
+    try:
+        host, port = split_listen(address)
+    except ValueError:
+        return True
+    return port < 0 or not ipaddress.ip_address(host).is_unspecified
 
 
 def _is_local(address: str) -> bool:

@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
+from tailrace.proxy.address import Address
 from tailrace.proxy.build import chain_of
 from tailrace.proxy.chain import Chain
 from tailrace.proxy.config import Secret
+from tailrace.proxy.discovery.settings import WorkerEntry
 from tailrace.proxy.door import bind
 from tailrace.proxy.entry import chain_links
 from tailrace.proxy.fleet import Pool
@@ -23,6 +25,7 @@ from tailrace.worker.admittance import Admittance, AdmittanceConfig
 from tailrace.worker.engine.launch import Engine, engine
 from tailrace.worker.engine.state import EngineState, Phase
 from tailrace.worker.gate import Gate, GateConfig
+from tailrace.worker.registration import Registration
 from tailrace.worker.report import Report
 from tailrace.worker.settings import ENGINE, Worker
 from tailrace.worker.state_feed import StateFeed
@@ -44,6 +47,8 @@ class SidecarProcess(RelayProcess[Worker]):
         self._admittance = Admittance(_admittance_config(settings), self.report)
         self._engine_life = AsyncExitStack()
         self._letting_go: asyncio.Task[None] | None = None
+        self._registration: Registration | None = None
+        self._registering: set[asyncio.Task[None]] = set()
 
     async def start_engine(self) -> None:
         """Begin to run the engine; raises EngineError where that cannot be as it is configured."""
@@ -58,7 +63,8 @@ class SidecarProcess(RelayProcess[Worker]):
     def pools_of(self, settings: Worker) -> Mapping[str, PoolSettings]:
         """The engine."""
         key = self.engine.api_key
-        return {ENGINE: PoolSettings(workers=(self.engine.target,), api_key=Secret(key) if key else None)}
+        workers = (WorkerEntry(url=self.engine.target),)
+        return {ENGINE: PoolSettings(workers=workers, api_key=Secret(key) if key else None)}
 
     def chain(self, settings: Worker, pipeline: Pipeline, pools: Mapping[str, Pool], generation: int) -> Chain:
         """A relay's chain, on which every model name leads to the engine."""
@@ -71,6 +77,26 @@ class SidecarProcess(RelayProcess[Worker]):
         # A request without a model is the engine's to judge, too.
         return replace(chain, routes=routes, default_model="")
 
+    async def open(self, sockets: Sequence[socket.socket]) -> None:
+        """Accept connections, and tell gateways so."""
+        await super().open(sockets)
+        self._register_anew()
+
+    def _register_anew(self) -> None:
+        """Go by the present settings: leave the gateways of the last ones, or say to them what is new."""
+        settings, key = self.settings.register, self.settings.hop_key
+        registration = None
+        if settings is not None and key is not None and self.doors and not self.service.draining:
+            shown = [door.shown for door in self.doors]
+            places = [url for url in shown if not Address.parse(url).unspecified]
+            url = settings.url or (places or shown)[0]
+            registration = Registration(settings, HopKey(key.reveal()), url, lambda: self.feed.subscribers)
+        old, self._registration = self._registration, registration
+        if old is not None or registration is not None:
+            task = self.service.loop.create_task(_replace(old, registration))
+            self._registering.add(task)
+            task.add_done_callback(self._registering.discard)
+
     async def prepare(self, settings: Worker) -> StagedChain:
         """Build the chain of a configuration; the engine is no part of it."""
         if settings.engine != self.settings.engine:
@@ -79,7 +105,10 @@ class SidecarProcess(RelayProcess[Worker]):
 
     def adopt(self, staged: StagedChain) -> None:
         """Serve new calls by a prepared chain."""
+        before = self.settings
         super().adopt(staged)
+        if (before.register, before.hop_key) != (self.settings.register, self.settings.hop_key):
+            self._register_anew()
         self.gate.resize(_gate_config(staged.settings))
         self._admittance.config = _admittance_config(staged.settings)
         self._engine_changed(self.engine.state)
@@ -119,6 +148,7 @@ class SidecarProcess(RelayProcess[Worker]):
         """Say so at once, refuse new calls, let those finish that are here."""
         self.service.draining = True
         self._look()
+        self._register_anew()
         # An engine that dies from now on is not brought back.
         await self.engine.drain(0.0)
         self._letting_go = self.service.loop.create_task(self._let_readers_go(hurry))
@@ -138,10 +168,24 @@ class SidecarProcess(RelayProcess[Worker]):
         """Close everything, the engine last."""
         if self._letting_go is not None:
             self._letting_go.cancel()
+        self.service.draining = True
+        self._register_anew()
+        if self._registering:
+            await asyncio.wait(self._registering)
         try:
             await super().close()
         finally:
             await self._engine_life.aclose()
+
+
+async def _replace(old: Registration | None, new: Registration | None) -> None:
+    if old is not None:
+        if new is not None and new.is_like(old):
+            old.close()
+        else:
+            await old.leave()
+    if new is not None:
+        new.begin()
 
 
 def _gate_config(settings: Worker) -> GateConfig:

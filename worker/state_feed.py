@@ -1,47 +1,43 @@
-"""The state feed: one long answer of JSON lines to each gateway, a line at once, on every change, and as a heartbeat.
+"""The state feed: one long answer of lines to each gateway, so that it knows of changes, and of life, at once.
 
-Changes are gathered for a tenth of a second, but whether calls may come is told in the same moment. A subscriber that
+Ten times a second a line comes: the whole state where it has changed, and twice a second in any case, else an empty one
+as a sign of life. A change after a calm is told in its own moment, and so is whether calls may come. A subscriber that
 does not read holds nothing: its next line is made when it takes one, from the state of that moment.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from tailrace.proxy.fault import Reject, Whose
 from tailrace.proxy.reply import Reply
-from tailrace.proxy.watch.feed import MEDIA
+from tailrace.proxy.watch.feed import BEAT, MEDIA, SIGN_OF_LIFE
 from tailrace.worker.report import Report
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
 
 GATHER = 0.1
-HEARTBEAT = 0.5
+"""Seconds for which changes are gathered."""
+REPEAT = 0.5
+"""Seconds after which the state is told again."""
 MOST = 256
 """Subscribers at once: every process of every gateway is one."""
 
 
 class _Subscriber:
-    __slots__ = ("urgent", "woken")
+    __slots__ = ("changed", "due", "told")
 
     def __init__(self) -> None:
-        self.woken = asyncio.Event()
-        self.urgent = asyncio.Event()
+        self.due = asyncio.Event()
+        self.changed = False
+        self.told = 0.0
 
-    async def wait(self) -> None:
-        """Return when another line is due, counted from now."""
-        loop = asyncio.get_running_loop()
-        sent = loop.time()
-        await _within(self.woken, HEARTBEAT)
-        left = sent + GATHER - loop.time()
-        if left > 0:
-            await _within(self.urgent, left)
-        self.woken.clear()
-        self.urgent.clear()
+    def wants_all(self, now: float) -> bool:
+        """Whether its next line is the whole state."""
+        return self.changed or now - self.told > REPEAT - BEAT / 2
 
 
 class StateFeed:
@@ -50,6 +46,7 @@ class StateFeed:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._subscribers: set[_Subscriber] = set()
+        self._pulse: asyncio.TimerHandle | None = None
         self._closed = False
         report.changed = self._wake
 
@@ -74,28 +71,38 @@ class StateFeed:
         self._subscribers.add(me)
         service = call.client.service
         service.began_to_listen()
-        told: object = None
+        loop = service.loop
+        if self._pulse is None:
+            self._pulse = loop.call_later(BEAT, self._beat, loop)
+        models: object = None
         try:
             while True:
-                models = self._report.engine.models
-                yield self._report.line(models=models is not told)
-                told = models
-                # A chain that was replaced lives as long as its calls: this one would keep it for ever.
-                if self._closed or call.chain is not service.chain:
-                    return
-                await me.wait()
+                me.changed, me.told = False, loop.time()
+                known, models = models, self._report.engine.models
+                yield self._report.line(models=models is not known)
+                while True:
+                    # A chain that was replaced lives as long as its calls: this one would keep it for ever.
+                    if self._closed or call.chain is not service.chain:
+                        return
+                    await me.due.wait()
+                    me.due.clear()
+                    if me.wants_all(loop.time()):
+                        break
+                    yield SIGN_OF_LIFE
         finally:
             self._subscribers.discard(me)
             service.ended_listening()
 
-    def _wake(self, urgent: bool) -> None:
+    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._pulse = loop.call_later(BEAT, self._beat, loop) if self._subscribers else None
         for subscriber in self._subscribers:
-            subscriber.woken.set()
-            if urgent:
-                subscriber.urgent.set()
+            subscriber.due.set()
 
-
-async def _within(event: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
+    def _wake(self, urgent: bool) -> None:
+        if not self._subscribers:
+            return
+        calm = asyncio.get_running_loop().time() - GATHER
+        for subscriber in self._subscribers:
+            subscriber.changed = True
+            if urgent or subscriber.told <= calm:
+                subscriber.due.set()

@@ -87,6 +87,8 @@ class Answer:
     def on_header(self, name: bytes, value: bytes) -> None:
         if name.lower() in (b"content-length", b"transfer-encoding"):
             self._framed = True
+        elif name.lower() == b"retry-after":
+            self._record.retry_after = value
 
     def on_headers_complete(self) -> None:
         if not self.complete:
@@ -122,7 +124,10 @@ class Answer:
             self._ended = self._ended or self._dialect.done_marker
             return
         try:
-            meaning = self._dialect.read(orjson.loads(payload))
+            event = orjson.loads(payload)
+            meaning = self._dialect.read(event)
+            if self._record.listener is not None:
+                self._record.listener(event)
         except (ValueError, AttributeError, TypeError):
             self._trouble = self._trouble or (Outcome.MALFORMED, f"event: {_shown(payload)}")
             return

@@ -1,9 +1,11 @@
 """What is known of one request: its times, and how it ended."""
 
 from array import array
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
+from typing import Any
 
 
 class Outcome(StrEnum):
@@ -25,7 +27,10 @@ def _times() -> "array[int]":
 
 @dataclass(slots=True)
 class Record:
-    """One request. Times are nanoseconds of the monotonic clock; 0 means that it did not happen."""
+    """One request. Times are nanoseconds of the monotonic clock; 0 means that it did not happen.
+
+    `listener` gets every event of a streamed answer, for those who want to know more than when it came.
+    """
 
     number: int
     phase: int
@@ -41,6 +46,8 @@ class Record:
     status: int = 0
     outcome: Outcome | None = None
     detail: str = ""
+    retry_after: bytes = b""
+    listener: Callable[[Mapping[str, Any]], None] | None = None
 
     def finish(self, outcome: Outcome, now: int, detail: str = "") -> None:
         self.outcome = outcome

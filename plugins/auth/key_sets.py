@@ -14,6 +14,7 @@ import orjson
 from tailrace.plugins.auth.board import Board
 from tailrace.plugins.auth.jwk import NoSet, public_keys
 from tailrace.plugins.auth.settings import Issuer
+from tailrace.proxy.config.secret import without_userinfo
 from tailrace.proxy.watchfiles import Stamp, stamp
 
 log = logging.getLogger("tailrace")
@@ -49,14 +50,14 @@ class KeySet:
     async def fetch(self) -> bool:
         """Fetch once; whether good keys came of it."""
         self.fetches += 1
-        origin = self.issuer.jwks or str(self.issuer.jwks_file)
+        origin = without_userinfo(self.issuer.jwks or str(self.issuer.jwks_file))
         try:
             content = await self._content()
             self.keys = public_keys(content, origin)
             self.fetched = time.time()
         except (OSError, TimeoutError, aiohttp.ClientError, NoSet) as error:
             if not self.failed:
-                told = str(error) or type(error).__name__
+                told = without_userinfo(str(error)) or type(error).__name__
                 log.error("the keys of %s could not be had from %s: %s", self.issuer.issuer, origin, told)
             self.failed = True
         else:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tailrace.proxy.ledger.settled import Settled
-from tailrace.proxy.outcome import Ending, Usage
+from tailrace.proxy.outcome import AttemptEnd, Ending, Usage
 
 if TYPE_CHECKING:
     from tailrace.plugins.billing.ratios import Ratios
@@ -47,6 +47,23 @@ def settled(call: Call, outcome: Outcome, tariff: Tariff, ratios: Ratios) -> Set
     )
 
 
+def settled_kept(outcome: Outcome, usage: Usage, tariff: Tariff) -> Settled:
+    """The numbers of an answer that was made for another call, at the prices of such."""
+    return Settled(
+        amount=tariff.charge(usage, 1),
+        status=outcome.status,
+        prompt=usage.prompt,
+        cached=usage.cached,
+        completion=usage.completion,
+        requests=1,
+        delivered=outcome.delivered_bytes,
+        lost_prompt=0,
+        lost_completion=0,
+        lost_amount=0,
+        estimated=usage.estimated,
+    )
+
+
 def _was_sent(winner: Attempt, outcome: Outcome) -> bool:
     """Whether a client got some of a stream that did not end well; a unary answer it gets whole or not at all."""
     return winner.streaming and outcome.usage is not None
@@ -78,6 +95,8 @@ def _lost(call: Call, winner: Attempt | None, billed: Usage, served: bool, ratio
     for attempt in call.tries:
         if attempt is not winner and _has_worked(attempt):
             lost.prompt += billed.prompt or ratios.prompt(call.model, call.size)
+            if winner is not None and served:
+                lost.completion += _made_by(attempt, winner, billed)
     if winner is not None:
         made = call.usage
         if served:
@@ -86,6 +105,14 @@ def _lost(call: Call, winner: Attempt | None, billed: Usage, served: bool, ratio
             made = made or Usage(ratios.prompt(call.model, call.size))
             lost = replace(lost, prompt=lost.prompt + made.prompt, completion=lost.completion + made.completion)
     return lost
+
+
+def _made_by(loser: Attempt, winner: Attempt, billed: Usage) -> int:
+    """What the loser of a race has made of a whole answer, by the time that it had for it; of a stream, nothing yet."""
+    if winner.streaming or loser.end is not AttemptEnd.CANCELLED:
+        return 0
+    had, took = winner.first_content_ns - loser.sent_ns, winner.first_content_ns - winner.sent_ns
+    return billed.completion if had >= took else billed.completion * had // took
 
 
 def _is_all(made: Usage | None, billed: Usage) -> bool:

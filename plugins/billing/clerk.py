@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tailrace.plugins.billing.bill import settled
+from tailrace.plugins.billing.bill import settled, settled_kept
 from tailrace.plugins.billing.ratios import Ratios
 from tailrace.proxy.fault import Reject, Whose
 from tailrace.proxy.identity import Identity
@@ -14,7 +15,9 @@ from tailrace.proxy.ledger.account import CLOSED, Account
 from tailrace.proxy.ledger.layout import WORDS_ROOM
 from tailrace.proxy.ledger.record import Late, Opening
 from tailrace.proxy.ledger.ring import FULL, Ring, late_text, opening_text
+from tailrace.proxy.outcome import Ending
 from tailrace.proxy.plugin import Key
+from tailrace.proxy.stored.sources import SECOND_HAND
 from tailrace.proxy.tariff import Tariff
 
 if TYPE_CHECKING:
@@ -65,12 +68,20 @@ class Clerk:
     """Opens and settles the records of one process; `unpriced` and `unrecorded` count what could not be billed."""
 
     def __init__(
-        self, ring: Ring, prices: PriceList, *, free: bool, refuses: bool, now: Callable[[], int] = time.time_ns
+        self,
+        ring: Ring,
+        prices: PriceList,
+        *,
+        free: bool,
+        refuses: bool,
+        kept: int = 0,
+        now: Callable[[], int] = time.time_ns,
     ) -> None:
         self._now = now
         self._ring = ring
         self._list = prices
         self._is_free = free
+        self._kept = kept
         # What was found holds from `_since` to before `_until`, as long as the prices are the same.
         self._prices: Prices | None = None
         self._since = self._until = 0
@@ -109,6 +120,8 @@ class Clerk:
             found = prices.tariff(entry.served, "", now)
         if found is None and self._is_free:
             found = Tariff(prices.currency, "", (0, 0, 0, 0))
+        if found is not None and self._kept:
+            found = replace(found, kept=self._kept)
         self._tariffs[which] = found
         return found
 
@@ -168,6 +181,8 @@ class Clerk:
     def settle(self, call: Call, outcome: Outcome) -> bool:
         """End the call's record, unless that is done; whether this was the moment."""
         if _BILL not in call:
+            if self._kept and call.source in SECOND_HAND and outcome.ending is Ending.COMPLETED:
+                self._settle_kept(call, outcome)
             return False
         bill = call[_BILL]
         account = bill.account
@@ -183,6 +198,19 @@ class Clerk:
             text = self._ends[which] = late_text(Late(*which))
         self._ring.settle_as(slot, text, settled(call, outcome, bill.tariff, self._ratios))
         return True
+
+    def _settle_kept(self, call: Call, outcome: Outcome) -> None:
+        """Record an answer that was made for another call, at its share of the price."""
+        entry, tariff, usage = call.entry, call.fact(Tariff), outcome.usage
+        if entry is None or tariff is None or usage is None:
+            return
+        tariff = tariff.of_kept()
+        slot = self._ring.open_as(opening_text(_opening(self._ring.mint(), call, entry, tariff)))
+        if slot == FULL:
+            self.unrecorded += 1
+            return
+        numbers = settled_kept(outcome, usage, tariff)
+        self._ring.settle_as(slot, late_text(Late(outcome.ending, "")), numbers)
 
 
 def _opening(charge_key: str, call: Call, entry: ModelEntry, tariff: Tariff, call_id: str | None = None) -> Opening:

@@ -35,6 +35,7 @@ class Part:
     async def follow(self, plugin: AnyPlugin) -> None:
         """Go by a changed configuration: the books are closed and opened anew where that says to keep others."""
         old, self._config = self._config, plugin.config
+        self.books.hasten(prompt=_prompt(self._config))
         if (old.sink, old.keep) == (self._config.sink, self._config.keep):
             return
         await asyncio.to_thread(self.books.close)
@@ -71,7 +72,11 @@ class Part:
 def opened(places: Places, config: Config) -> Books:
     """The books of a configuration; raises OSError or Down."""
     sink = None if config.sink is None else config.sink.reveal()
-    return Books(places, sink, keep_seconds=config.keep)
+    return Books(places, sink, keep_seconds=config.keep, prompt=_prompt(config))
+
+
+def _prompt(config: Config) -> bool:
+    return config.durability == "strict"
 
 
 @asynccontextmanager

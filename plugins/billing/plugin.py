@@ -19,7 +19,7 @@ from tailrace.plugins.billing.settings import Config as _Config
 from tailrace.plugins.billing.strict import Waiting
 from tailrace.proxy.ledger.books import rings_in
 from tailrace.proxy.plugin import Needs, Plugin
-from tailrace.proxy.tariff import Tariff
+from tailrace.proxy.tariff import MILLION, Tariff
 
 if TYPE_CHECKING:
     from tailrace.proxy.attempt import Attempt
@@ -54,7 +54,8 @@ class Billing(Plugin[_Config]):
         try:
             async with ring_in(rings_in(self.ground.places), self.config.records_in_memory) as ring:
                 free, refuses = self.config.unpriced == "free", self.config.full == "refuse"
-                self._clerk = Clerk(ring, prices, free=free, refuses=refuses)
+                kept = round(self.config.kept_share * MILLION)
+                self._clerk = Clerk(ring, prices, free=free, refuses=refuses, kept=kept)
                 if self.config.durability == "strict":
                     self._waiting = Waiting(ring, self.config.strict_wait)
                 try:

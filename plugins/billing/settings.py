@@ -37,6 +37,11 @@ class Config:
         help="what becomes of a call that there is no room to record, as after a while with a full disk",
         why="what is not recorded is not billed",
     )
+    kept_share: Annotated[float, AtLeast(0), AtMost(1)] = setting(
+        default=0.0,
+        help="the share of its price that an answer costs which was made for another call (`cache`); 0 is free",
+        why="it was paid for when it was made",
+    )
     records_in_memory: Annotated[int, AtLeast(1), AtMost(1 << 18)] = setting(
         default=SLOTS,
         help="records that a process has room for which are open, as during a stream, or not on disk yet",

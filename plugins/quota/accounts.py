@@ -10,7 +10,8 @@ from tailrace.plugins.quota.terms import Counter
 from tailrace.plugins.quota.windows import AT_ONCE
 from tailrace.proxy.identity import Identity
 from tailrace.proxy.limit import Limit
-from tailrace.proxy.tariff import Tariff, charge
+from tailrace.proxy.outcome import Usage
+from tailrace.proxy.tariff import MILLION, Tariff, charge
 
 _REMEMBERED: Final = 16384
 SHOWN: Final = ("requests", "tokens")
@@ -28,6 +29,8 @@ class Account:
     """Whether every call counts as one."""
     running: bool
     """Whether the end of the call gives all of it back."""
+    told: bytes
+    """The limit as answers tell it."""
 
 
 class Amounts:
@@ -50,6 +53,23 @@ class Amounts:
                 return 0
             return charge(tariff.rates, self.prompt, self.cached, self.completion, self.requests)
         return self.prompt + self.completion
+
+
+class KeptAmounts(Amounts):
+    """What a call has used whose answer was made for another one: `share` millionths of that."""
+
+    __slots__ = ("share",)
+
+    def __init__(self, prompt: int, completion: int, cached: int, share: int) -> None:
+        super().__init__(prompt, completion, cached)
+        self.share = share
+
+    def of(self, what: str, tariff: Tariff | None) -> int:
+        """The part that a limit on `what` counts; it is a request like any other."""
+        if what == "money":
+            return 0 if tariff is None else tariff.of_kept().charge(Usage(self.prompt, self.completion, self.cached))
+        whole = Amounts.of(self, what, tariff)
+        return whole if what == "requests" else (whole * self.share + MILLION // 2) // MILLION
 
 
 Shown = tuple[str, tuple[Account, ...]]
@@ -103,7 +123,8 @@ def _accounts(limits: Sequence[Limit], identity: Identity | None, model: str) ->
     for limit, counter in lowest.values():
         what = limit.what.replace("_", " ")
         one = limit.what.endswith("requests")
-        yield Account(counter, limit.what, f"{what} per {limit.per}" if limit.per else what, one, limit.per is None)
+        shown, told = f"{what} per {limit.per}" if limit.per else what, str(limit.amount).encode()
+        yield Account(counter, limit.what, shown, one, limit.per is None, told)
 
 
 def _whom(limit: Limit, identity: Identity | None, model: str) -> Iterator[tuple[str, str]]:

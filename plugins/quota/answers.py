@@ -43,6 +43,8 @@ def refusal(account: Account, wait: float) -> Reject:
 def headers_of(shown: Sequence[Shown], purse: Purse, *, anthropic: bool) -> list[tuple[bytes, bytes]]:
     """Limit, rest and reset of the tightest limit on each thing that is shown."""
     headers: list[tuple[bytes, bytes]] = []
+    now = purse.now()
+    names = _ANTHROPIC if anthropic else _OPENAI
     for what, accounts in shown:
         tightest = accounts[0]
         seen = purse.remaining(tightest.counter)
@@ -52,13 +54,15 @@ def headers_of(shown: Sequence[Shown], purse: Purse, *, anthropic: bool) -> list
                 its = purse.remaining(account.counter)
                 if _part(account, its) < part:
                     tightest, seen, part = account, its, _part(account, its)
-        limit = tightest.counter.limit
-        left, resets, ends = seen or (limit, 0, 0.0)
-        of_limit, of_rest, of_reset = (_ANTHROPIC if anthropic else _OPENAI)[what]
-        headers.append((of_limit, str(limit).encode()))
+        of_limit, of_rest, of_reset = names[what]
+        headers.append((of_limit, tightest.told))
+        if seen is None:
+            headers.append((of_rest, tightest.told))
+            continue
+        left, resets, ends = seen
         headers.append((of_rest, str(left).encode()))
         if 0 < resets < FOREVER:
-            headers.append((of_reset, _moment(resets) if anthropic else _duration(ends - purse.now())))
+            headers.append((of_reset, _moment(resets) if anthropic else _duration(ends - now)))
     return headers
 
 

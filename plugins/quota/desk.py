@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from tailrace.plugins.quota.accounts import Accounts, Amounts
+from tailrace.plugins.quota.accounts import Accounts, Amounts, KeptAmounts
 from tailrace.plugins.quota.answers import headers_of
 from tailrace.plugins.quota.demand import UNCOUNTED, demand_of
 from tailrace.plugins.quota.estimates import Estimates
 from tailrace.plugins.quota.reservation import Reservation, unstated
 from tailrace.proxy.fault import Reject, Whose
 from tailrace.proxy.identity import Identity
+from tailrace.proxy.stored.sources import SECOND_HAND
 from tailrace.proxy.tariff import Tariff
 
 if TYPE_CHECKING:
@@ -75,6 +76,10 @@ class Desk:
         usage = outcome.usage
         if usage is None:
             held.settle(unstated(held, outcome))
+            return
+        if call.source in SECOND_HAND:
+            share = 0 if held.tariff is None else held.tariff.kept
+            held.settle(KeptAmounts(usage.prompt, usage.completion, usage.cached, share))
             return
         prompt = usage.prompt or (held.likely_prompt if usage.estimated else 0)
         held.settle(Amounts(prompt, usage.completion, usage.cached))

@@ -29,6 +29,8 @@ async def json_errors(request: web.Request, handler: Handler) -> web.StreamRespo
         message = f"{request.method} {request.path[:128]}"
         if refusal.status == 404:
             message = f"There is no {message} on the admin port; there are: {', '.join(_paths(request.app))}."
+        elif refusal.status == 413:
+            message = f"The body is larger than {request.client_max_size >> 10} KiB."
         answer = problem(refusal.status, refusal.reason.lower().replace(" ", "_"), message)
         if "Allow" in refusal.headers:
             answer.headers["Allow"] = refusal.headers["Allow"]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from tailrace.proxy.address import Address, AddressError
 from tailrace.proxy.config import render
+from tailrace.proxy.control import Refused
 from tailrace.proxy.crew import Crew
 from tailrace.proxy.host import Host
+from tailrace.proxy.metrics.exemplars import Exemplar, Place, latest
 from tailrace.proxy.orders import Orders
+from tailrace.proxy.trace.plain import summary, whole
+from tailrace.proxy.trace.told import Of, Record, ordered
 
 log = logging.getLogger("tailrace")
 
@@ -17,8 +22,10 @@ log = logging.getLogger("tailrace")
 class Overview:
     """All processes seen as one."""
 
-    def __init__(self, orders: Orders, crew: Crew, host: Host) -> None:
+    def __init__(self, orders: Orders, crew: Crew, host: Host, leases: Callable[[], dict[str, float]]) -> None:
+        """`leases` gives how many seconds each registered worker's lease still runs."""
         self._orders = orders
+        self._leases = leases
         self._host = host
         self._crew = crew
         self.ending = False
@@ -56,13 +63,51 @@ class Overview:
                 if known is not worker:
                     known["inflight"] += worker["inflight"]
                     known["eligible"] &= worker["eligible"]
+                    known["gets_calls"] &= worker["gets_calls"]
                     known["drained"] &= worker["drained"]
+                    known["barred"] |= worker["barred"]
+                    known["bars"] = sorted({*known["bars"], *worker["bars"]})
+        leases = self._leases()
+        for name, worker in merged.items():
+            worker["lease"] = round(leases[name], 1) if name in leases else None
         return sorted(merged.values(), key=lambda worker: (worker["pools"], worker["worker"]))
 
-    async def set_drained(self, url: str, *, drained: bool) -> str | None:
+    async def call(self, name: str) -> list[dict[str, Any]]:
+        """What is remembered of a request or a trace by its id, the earliest first; a trace may have several calls."""
+        found = await self._records(name=name)
+        return [whole(*each) for each in sorted(found, key=lambda each: each[0].started)]
+
+    async def calls(self, of: Of, limit: int) -> list[dict[str, Any]]:
+        """The first calls in some order."""
+        found = await self._records(of=of, count=limit)
+        return [summary(*each) for each in sorted(found, key=lambda each: ordered(each[0], of), reverse=True)[:limit]]
+
+    async def exemplars(self) -> dict[Place, Exemplar]:
+        """Which traces the last observations of distributions belong to."""
+        answers = (await self._crew.ask("exemplars")).values()
+        return latest([answer for answer in answers if isinstance(answer, list)])
+
+    async def _records(self, **asked: Any) -> list[tuple[Record, int, int]]:
+        answers = (await self._crew.ask("traces", **asked)).items()
+        return [
+            (Record.of(raw), answer["offset_ns"], seat)
+            for seat, answer in answers
+            if isinstance(answer, dict)
+            for raw in answer["records"]
+        ]
+
+    async def plugin(self, name: str, question: str, fields: dict[str, Any]) -> list[list[Any]]:
+        """What the plugins of a name answer in each process, none where there are none; raises Refused."""
+        answers = (await self._crew.ask("plugin", name=name, question=question, fields=fields)).values()
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer if isinstance(answer, Refused) else Refused("a process has just ended: ask again")
+        return [answer for answer in answers if answer]
+
+    async def set_drained(self, url: str, *, drained: bool, limit: float | None = None) -> str | None:
         """Let a worker have no new calls, or have them again, in all processes; its name, None where nobody knows it.
 
-        It outlives processes and reloads, not the supervisor.
+        It outlives processes and reloads, not the supervisor. Running calls get `limit` seconds, or all that they need.
         """
         try:
             name = Address.parse(url).shown
@@ -70,7 +115,7 @@ class Overview:
             return None
         # Before they are asked: a process that is starting now hears of it as the supervisor's word.
         before = self._orders.drain(name, drained=drained)
-        answers = await self._crew.ask("set_drained", worker=name, drained=drained)
+        answers = await self._crew.ask("set_drained", worker=name, drained=drained, within=limit)
         if not any(answer is True for answer in answers.values()):
             self._orders.drain(name, drained=before)
             return None

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
 from aiohttp import web
 from tailrace.proxy.admin.guard import json_errors, problem, token_needed
+from tailrace.proxy.admin.negotiation import wants_open_metrics
 from tailrace.proxy.admin.overview import Overview
+from tailrace.proxy.admin.terse import TerseRunner
 from tailrace.proxy.config import Secret
+from tailrace.proxy.control import Refused
+from tailrace.proxy.metrics.exemplars import Exemplar, Place
+from tailrace.proxy.trace.told import MOST, ORDERS
 
+log = logging.getLogger("tailrace")
 LARGEST_BODY = 64 << 10
+LONGEST_LIMIT = 7 * 24 * 3600
 
 
 class AdminPort:
     """Answers on `sock` from `start` to `stop`."""
 
     def __init__(
-        self, overview: Overview, sock: socket.socket, token: Secret | None, scrape: Callable[[], tuple[str, bytes]]
+        self,
+        overview: Overview,
+        sock: socket.socket,
+        token: Secret | None,
+        scrape: Callable[[Mapping[Place, Exemplar] | None], tuple[str, bytes]],
     ) -> None:
         self._overview = overview
         self._socket = sock
@@ -36,9 +48,12 @@ class AdminPort:
                 web.post("/admin/workers/drain", self._drain),
                 web.post("/admin/workers/undrain", self._undrain),
                 web.get("/admin/config", self._config),
+                web.post("/admin/plugins/{name}/{question}", self._plugin),
+                web.get("/admin/traces", self._calls),
+                web.get("/admin/traces/{id}", self._call),
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        self._runner = TerseRunner(app, shutdown_timeout=1.0)
 
     @property
     def shown(self) -> str:
@@ -69,8 +84,9 @@ class AdminPort:
         readiness = await self._overview.readiness()
         return web.json_response(readiness, status=503 if readiness["reasons"] else 200)
 
-    async def _metrics(self, _request: web.Request) -> web.Response:
-        content_type, body = self._scrape()
+    async def _metrics(self, request: web.Request) -> web.Response:
+        wanted = wants_open_metrics(request.headers.get("Accept", ""))
+        content_type, body = self._scrape(await self._overview.exemplars() if wanted else None)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _workers(self, _request: web.Request) -> web.Response:
@@ -87,15 +103,60 @@ class AdminPort:
             body: Any = orjson.loads(await request.read())
         except orjson.JSONDecodeError:
             body = None
-        url = body.get("worker") if isinstance(body, dict) else None
+        url, limit = (body.get("worker"), body.get("limit")) if isinstance(body, dict) else (None, None)
         if not isinstance(url, str):
             return problem(400, "bad_request", 'Send {"worker": URL} as JSON.')
-        name = await self._overview.set_drained(url, drained=drained)
+        if unknown := body.keys() - {"worker", "limit"}:
+            return problem(400, "bad_request", f"There is no {min(unknown)[:64]!r} here: send `worker`, and `limit`.")
+        if limit is not None and not _is_limit(limit):
+            return problem(400, "bad_request", f"`limit` is a number of seconds from 0 to {LONGEST_LIMIT}.")
+        name = await self._overview.set_drained(url, drained=drained, limit=limit)
         if name is None:
             return problem(
                 404, "unknown_worker", f"No worker has the URL {url[:200]!r}; GET /admin/workers lists them."
             )
         return web.json_response({"worker": name, "drained": drained})
 
+    async def _plugin(self, request: web.Request) -> web.Response:
+        """Ask the plugins of a name, in every process; each says what it can be asked."""
+        name, question = request.match_info["name"], request.match_info["question"]
+        try:
+            fields: Any = orjson.loads(await request.read() or b"{}")
+        except orjson.JSONDecodeError:
+            fields = None
+        if not isinstance(fields, dict):
+            return problem(400, "bad_request", "Send an object as JSON, or nothing.")
+        try:
+            answers = await self._overview.plugin(name, question, fields)
+        except Refused as refusal:
+            return problem(400, "bad_request", f"{refusal}"[:300])
+        if not answers:
+            return problem(404, "unknown_plugin", f"No plugin {name[:64]!r} here answers questions.")
+        return web.json_response({"processes": answers})
+
     async def _config(self, _request: web.Request) -> web.Response:
         return web.json_response(await self._overview.configuration())
+
+    async def _call(self, request: web.Request) -> web.Response:
+        name = request.match_info["id"]
+        calls = await self._overview.call(name)
+        if not calls:
+            return problem(
+                404,
+                "unknown_call",
+                f"Nothing is remembered of {name[:64]!r}: it is not over yet, too long ago, or nobody's id here; "
+                "`traces` in the configuration says how much is remembered.",
+            )
+        return web.json_response({"calls": calls})
+
+    async def _calls(self, request: web.Request) -> web.Response:
+        of, limit = request.query.get("of", "latest"), request.query.get("limit", "10")
+        if of not in ORDERS:
+            return problem(400, "bad_request", f"`of` is one of {', '.join(ORDERS)}.")
+        if not limit.isdecimal() or not 0 < int(limit) <= MOST:
+            return problem(400, "bad_request", f"`limit` is a number from 1 to {MOST}.")
+        return web.json_response({"calls": await self._overview.calls(of, int(limit))})
+
+
+def _is_limit(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST_LIMIT

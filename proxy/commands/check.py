@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 from collections.abc import Iterator
 from textwrap import wrap
 from typing import Any
 
 from tailrace.proxy.build import all_pools
-from tailrace.proxy.config import render
+from tailrace.proxy.config import parse, render
 from tailrace.proxy.config.render import written
 from tailrace.proxy.config.secret import shown
 from tailrace.proxy.config.shapes import record_of
 from tailrace.proxy.configuration import Configuration, load
+from tailrace.proxy.discovery.carrying import counted
+from tailrace.proxy.discovery.settings import WorkerEntry
 from tailrace.proxy.entry import PluginEntry, chain_links
 from tailrace.proxy.notes import notes
 from tailrace.proxy.pipeline import Pipeline
@@ -21,6 +24,7 @@ from tailrace.proxy.settings import Gateway, Relay
 
 NAME = "check"
 HELP = "say what a configuration file means, or what is wrong in it"
+_ABOUT = re.compile(r"plugins\[(\d+)\]: ")
 _WAITS = ("stale", "pre_stop", "drain")
 _COMMON = frozenset(field.name for field in dataclasses.fields(Relay)) | {"role"}
 
@@ -70,7 +74,16 @@ def summary(configuration: Configuration) -> Iterator[str]:
     if told:
         yield "worth knowing"
     for note in told:
-        yield f"  {note}"
+        yield f"  {_placed(note, configuration)}"
+
+
+def _placed(note: str, configuration: Configuration) -> str:
+    """A note with the line of the plugin that it is about, as faults have it."""
+    about = _ABOUT.match(note)
+    plugins = parse(configuration.text, configuration.name, elsewhere=True).root.get("plugins")
+    if about is None or plugins is None:
+        return note
+    return f"{configuration.name}:{plugins.elements()[int(about[1])].line}: {note}"
 
 
 def _chain(settings: Relay) -> Iterator[str]:
@@ -107,13 +120,22 @@ def _models(settings: Gateway) -> Iterator[str]:
     for name, pool in all_pools(settings).items():
         marks = ["API key ***"] if pool.api_key is not None else []
         marks += ["TLS settings"] if pool.tls is not None else []
+        marks += [] if pool.peak is None else [f"peak {pool.peak} calls, counted at {pool.concurrency} a worker"]
         yield f"  {name}{_within(marks)}"
         for worker in pool.workers:
-            yield f"    {shown(worker)}"
+            yield f"    {_worker(worker)}"
     if settings.routes:
         yield "further paths"
     for route in settings.routes:
         yield f"  {'/'.join(route.methods)} {shown(route.path)} -> {route.pool}"
+
+
+def _worker(entry: WorkerEntry) -> str:
+    marks = [] if entry.weight == 1 else [f"weight {entry.weight:g}"]
+    marks += [f"region {entry.region}"] if entry.region else []
+    if entry.file is not None and (now := counted([entry])) is not None:
+        marks.insert(0, f"{_count(now, 'worker', 'workers')} now")
+    return f"{shown(entry.shown)}{_within(marks)}"
 
 
 def _bounds(settings: Relay) -> Iterator[str]:

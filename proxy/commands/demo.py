@@ -138,6 +138,10 @@ async def _greet(ready: asyncio.Future[str]) -> None:
 
 async def _answers(session: aiohttp.ClientSession) -> bool:
     with contextlib.suppress(aiohttp.ClientError):
+        async with session.get("/readyz") as ready:
+            if ready.status != 200:
+                # An engine that refuses because it starts is left alone for as long as it asks, also once it has.
+                return False
         async with session.post("/v1/chat/completions", json=REQUEST) as answer:
             return answer.status == 200 and bool((await answer.json())["choices"])
     return False

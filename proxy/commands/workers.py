@@ -12,6 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tailrace.proxy.config.secret import without_userinfo
+from tailrace.proxy.config.units import Duration
+from tailrace.proxy.fleet import SILENT
 from tailrace.proxy.supervisor import Fatal
 
 NAME = "workers"
@@ -25,7 +27,21 @@ _PATHS = {
     "undrain": "/admin/workers/undrain",
 }
 _NO_SENSE = "its answer makes no sense"
-_COLUMNS = ("WORKER", "POOLS", "TAKES CALLS", "IN FLIGHT", "RUNNING", "WAITING", "WHY")
+_COLUMNS = (
+    "WORKER",
+    "POOLS",
+    "FROM",
+    "WEIGHT",
+    "REGION",
+    "TAKES CALLS",
+    "IN FLIGHT",
+    "RUNNING",
+    "WAITING",
+    "WHY",
+)
+_BARS = {"breaker": "circuit open"}
+_SELDOM = ("WEIGHT", "REGION")
+"""Columns that are shown where they say something."""
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
@@ -43,23 +59,38 @@ def describe(parser: argparse.ArgumentParser) -> None:
     for name, told in (("drain", "send it no new calls; running ones finish"), ("undrain", "let it have calls again")):
         action = actions.add_parser(name, parents=[place], help=told, description=f"For one worker: {told}.")
         action.add_argument("worker", metavar="WORKER", help="its URL, as the list shows it")
+        if name == "drain":
+            help_ = "what still runs after this long goes on elsewhere or ends, such as 30s (default: all finish)"
+            action.add_argument("--limit", metavar="TIME", type=_seconds, default=None, help=help_)
 
 
 def run(options: argparse.Namespace) -> int:
     """Ask the admin port and print its answer."""
     admin = Admin(options.admin, options.token or os.environ.get(TOKEN))
-    asked: dict[str, str] | None = None if options.action == "list" else {"worker": options.worker}
+    asked: dict[str, Any] | None = None if options.action == "list" else {"worker": options.worker}
+    if asked is not None and getattr(options, "limit", None) is not None:
+        asked["limit"] = options.limit
     answer = admin.ask("GET" if asked is None else "POST", _PATHS[options.action], asked)
     try:
-        told = table(answer["workers"]) if asked is None else _done(answer)
+        told = table(answer["workers"]) if asked is None else _done(answer, asked.get("limit"))
     except (AttributeError, LookupError, TypeError, ValueError):
         raise Fatal(f"{without_userinfo(options.admin)} is no admin port of tailrace: {_NO_SENSE}") from None
     print(told)
     return 0
 
 
-def _done(answer: dict[str, Any]) -> str:
-    return f"{answer['worker']} {'gets no new calls' if answer['drained'] else 'may get calls again'}"
+def _seconds(text: str) -> float:
+    duration = Duration()
+    seconds = float(text) if text.isdecimal() else duration.read(text)
+    if seconds is None:
+        raise argparse.ArgumentTypeError(f"'{text}' is not {duration.words}")
+    return seconds
+
+
+def _done(answer: dict[str, Any], limit: float | None) -> str:
+    told = "gets no new calls" if answer["drained"] else "may get calls again"
+    later = f"; what runs there goes on elsewhere in {limit:g} s, or ends" if limit is not None else ""
+    return f"{answer['worker']} {told}{later}"
 
 
 class Admin:
@@ -125,8 +156,14 @@ def _connection(url: str) -> http.client.HTTPConnection:
 
 def table(workers: Sequence[dict[str, Any]]) -> str:
     """Workers as rows under headings."""
-    rows = [_COLUMNS, *map(_row, workers)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    listed = [_row(worker) for worker in workers]
+    columns = [
+        number
+        for number, name in enumerate(_COLUMNS)
+        if name not in _SELDOM or any(row[number] not in ("", "1") for row in listed)
+    ]
+    rows = [tuple(row[column] for column in columns) for row in (_COLUMNS, *listed)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
@@ -135,7 +172,10 @@ def _row(worker: dict[str, Any]) -> tuple[str, ...]:
     return (
         worker["worker"],
         ",".join(worker["pools"]),
-        "yes" if worker["eligible"] else "no",
+        _origin(worker),
+        f"{worker['weight']:g}",
+        worker["region"],
+        "yes" if worker["gets_calls"] else "no",
         str(worker["inflight"]),
         _known(standing["running"]),
         _known(standing["waiting"]),
@@ -143,14 +183,35 @@ def _row(worker: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _origin(worker: dict[str, Any]) -> str:
+    """Where it is known from, and how long that still holds where it has an end."""
+    told = ", ".join(worker["origins"])
+    return told if worker["lease"] is None else f"{told} ({worker['lease']:g} s left)"
+
+
 def _reason(worker: dict[str, Any]) -> str:
-    standing = worker["standing"]
-    marks = ["drained by an operator"] if worker["drained"] else []
-    marks += ["dead"] if standing["dead"] else []
-    marks += ["draining"] if standing["draining"] else []
-    marks += ["not ready"] if not standing["ready"] and not standing["dead"] else []
-    marks += [standing["reason"]] if standing["reason"] else []
-    return "; ".join(marks)
+    """What an operator has said of it, and the strongest of what speaks against it."""
+    marks = [_state(worker)]
+    if worker["drained"]:
+        left = worker["time_left"]
+        marks.insert(0, "drained by an operator" + (f" ({left:g} s left)" if left is not None else ""))
+    return "; ".join(mark for mark in marks if mark)
+
+
+def _state(worker: dict[str, Any]) -> str:
+    standing, reason = worker["standing"], worker["standing"]["reason"]
+    if standing["dead"]:
+        return f"gone: {reason}" if reason else "gone"
+    if SILENT in worker["bars"]:
+        return "silent"
+    if standing["draining"]:
+        return "draining"
+    if not standing["ready"]:
+        return f"not ready: {reason}" if reason else "not ready"
+    if worker["bars"]:
+        spared = ", but one of the last of its pool" if worker["gets_calls"] else ""
+        return " and ".join(_BARS.get(bar, bar) for bar in worker["bars"]) + spared
+    return str(reason)
 
 
 def _known(number: int | None) -> str:

@@ -22,6 +22,10 @@ class Bounded(Shape):
         self._bounds = tuple(bounds)
         self.words = inner.words
 
+    def around(self, inner: Shape) -> "Bounded":
+        """The same bounds on another shape."""
+        return Bounded(inner, self._bounds)
+
     def decode(self, node: Node, flaws: Flaws) -> Any:
         if node.is_null and not self.inner.fits(node) and any(isinstance(bound, NotEmpty) for bound in self._bounds):
             # No word of how to write an empty one.

@@ -17,6 +17,7 @@ from tailrace.proxy.config.place import At, spot_of
 from tailrace.proxy.config.record_schema import define, object_schema
 from tailrace.proxy.config.setting import default_of, help_of, is_required, key_of
 from tailrace.proxy.config.shape import BAD, Bad, Definitions, Json, Shape
+from tailrace.proxy.config.units import in_milliseconds
 
 # Names an editor's schema inside the file itself; it says nothing to the program.
 SCHEMA_KEY: Final = "$schema"
@@ -46,7 +47,8 @@ class Record(Shape):
         for field in dataclasses.fields(self.cls):
             if field.init:
                 try:
-                    found[key_of(field)] = (field, self._shape_of(hints[field.name]))
+                    key, shape = key_of(field), self._shape_of(hints[field.name])
+                    found[key] = (field, in_milliseconds(shape) if key.endswith("_ms") else shape)
                 except TypeError as error:
                     raise TypeError(f"{self.cls.__qualname__}.{field.name}: {error}") from None
         return found

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,11 +35,16 @@ def read(path: str | Path, *, environ: Mapping[str, str] = os.environ) -> Source
     return parse(text_of(path), str(path), environ=environ)
 
 
-def text_of(path: str | Path) -> str:
-    """The text of a configuration file, not yet parsed; a ConfigError says why it could not be had."""
+def text_of(path: str | Path, *, regular: bool = False) -> str:
+    """The text of a configuration file, not yet parsed; a ConfigError says why it could not be had.
+
+    One that has to be `regular` is no pipe or device, which could keep its reader waiting, or never end.
+    """
     name = str(path)
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb", opener=_at_once if regular else None) as file:
+            if regular and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                _refuse(name, 1, "it is not a regular file")
             content = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
         _refuse(name, 1, f"the file cannot be read: {getattr(error, 'strerror', None) or error}")
@@ -46,6 +52,10 @@ def text_of(path: str | Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         _refuse(name, content.count(b"\n", 0, error.start) + 1, "the file is not UTF-8 text")
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def parse(

@@ -7,9 +7,11 @@ from abc import abstractmethod
 from decimal import Decimal
 from typing import Annotated, Any, Final, TypeAlias, final
 
+from tailrace.proxy.config.compound import Bounded, Either
 from tailrace.proxy.config.flaws import Flaws
 from tailrace.proxy.config.node import Node
 from tailrace.proxy.config.shape import BAD, INTERPOLATED, Definitions, Json, Shape
+from tailrace.proxy.config.simple import Number
 
 _MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _ONE_DURATION: Final = r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:ms|s|m|h|d)"
@@ -61,7 +63,7 @@ class Unit(Shape):
 class Duration(Unit):
     """Seconds as a float."""
 
-    words = 'a duration such as 5, "250ms", "5s", "2m" or "1h"'
+    words = 'a duration such as 5 (seconds), "250ms", "5s", "2m" or "1h"'
 
     def __init__(self, *, off: bool = False) -> None:
         self._off = off
@@ -71,10 +73,8 @@ class Duration(Unit):
     def read(self, text: str) -> float | None:
         if self._off and text == "off":
             return 0.0
-        if not _DURATION.fullmatch(text):
-            return None
-        parts = (Decimal(number) * _MILLISECONDS[unit] for number, unit in _DURATION_PART.findall(text))
-        return float(sum(parts, Decimal(0)) / 1000)
+        thousandths = _thousandths(text)
+        return None if thousandths is None else float(thousandths / 1000)
 
     def base(self, value: Any) -> float | None:
         return float(value) if value >= 0 else None
@@ -91,6 +91,47 @@ class Duration(Unit):
     def schema(self, definitions: Definitions) -> Json:
         pattern = f"^(?:{_ONE_DURATION})+${'|^off$' if self._off else ''}|{INTERPOLATED}"
         return {"type": ["number", "string"], "minimum": 0, "pattern": pattern}
+
+
+@final
+class Milliseconds(Unit):
+    """Milliseconds as a float: what a field whose name ends in `_ms` holds."""
+
+    words = 'milliseconds such as 30, or a duration such as "30ms"'
+
+    def read(self, text: str) -> float | None:
+        thousandths = _thousandths(text)
+        return None if thousandths is None else float(thousandths)
+
+    def base(self, value: Any) -> float | None:
+        return float(value)
+
+    def plain(self, value: float) -> float:
+        return value
+
+    def show(self, value: float) -> str:
+        return f"{value:g} ms"
+
+    def schema(self, definitions: Definitions) -> Json:
+        return {"type": ["number", "string"], "pattern": f"^(?:{_ONE_DURATION})+$|{INTERPOLATED}"}
+
+
+def in_milliseconds(shape: Shape) -> Shape:
+    """The shape of a field whose name says that its number is in milliseconds: that may be written out, too."""
+    if isinstance(shape, Number):
+        return Milliseconds()
+    if isinstance(shape, Bounded):
+        return shape.around(in_milliseconds(shape.inner))
+    if isinstance(shape, Either):
+        return Either([in_milliseconds(option) for option in shape.options], optional=shape.optional)
+    return shape
+
+
+def _thousandths(text: str) -> Decimal | None:
+    if not _DURATION.fullmatch(text):
+        return None
+    parts = (Decimal(number) * _MILLISECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+    return sum(parts, Decimal(0))
 
 
 @final

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tailrace.proxy.ground import Places
-from tailrace.proxy.ledger.keeper import Keeper
+from tailrace.proxy.ledger.keeper import PERIOD as ROUND
+from tailrace.proxy.ledger.keeper import PROMPT, Keeper
+from tailrace.proxy.ledger.lately import Lately
 from tailrace.proxy.ledger.log import SEGMENT_BYTES, SEGMENT_SECONDS, Log
 from tailrace.proxy.ledger.segments import FOLDER
 from tailrace.proxy.ledger.shipping import KEEP_SECONDS, PERIOD, Shipper
@@ -31,16 +33,23 @@ class Books:
         keep_seconds: float = KEEP_SECONDS,
         segment_bytes: int = SEGMENT_BYTES,
         segment_seconds: float = SEGMENT_SECONDS,
+        prompt: bool = False,
     ) -> None:
         """Take up what is there and begin; raises OSError or Down where that is not possible."""
         sink = sink_of(url, places.state)
         rings = rings_in(places)
         rings.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.log = Log(places.state / FOLDER, segment_bytes=segment_bytes, segment_seconds=segment_seconds)
-        self.keeper = Keeper(rings, self.log)
-        self.shipper = Shipper(self.log, sink, keep_seconds=keep_seconds, period=PERIOD)
+        lately = Lately()
+        self.keeper = Keeper(rings, self.log, lately=lately)
+        self.shipper = Shipper(self.log, sink, lately=lately, keep_seconds=keep_seconds, period=PERIOD)
+        self.hasten(prompt=prompt)
         self.keeper.start()
         self.shipper.start()
+
+    def hasten(self, *, prompt: bool) -> None:
+        """Say whether anybody waits for records to become durable."""
+        self.keeper.period = PROMPT if prompt else ROUND
 
     @property
     def standstill(self) -> list[str]:

@@ -11,6 +11,7 @@ were durable, so a hole in the last one is a torn write, and one before it is da
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -71,11 +72,18 @@ def begin(line: bytes) -> str:
     return sha256(line).hexdigest()
 
 
-def written(previous: str, number: int, batch: int, text: bytes) -> tuple[str, bytes]:
-    """A record's hash and line, its end included."""
-    body = b"%d %d %s" % (number, batch, text)
-    mark = link(previous, body)
-    return mark, b"%s %s\n" % (mark.encode(), body)
+def chained(mark: str, number: int, batch: int, texts: Sequence[bytes]) -> tuple[str, bytes]:
+    """The lines of a batch behind the record with a hash and number, and the hash of its last."""
+    of_batch = b" %d " % batch
+    parts = []
+    before = mark.encode()
+    for text in texts:
+        number += 1
+        body = str(number).encode() + of_batch + text
+        mark = sha256(before + body).hexdigest()
+        before = mark.encode()
+        parts.append(before + b" " + body + b"\n")
+    return mark, b"".join(parts)
 
 
 def header_of(line: bytes) -> Header | None:

@@ -14,18 +14,21 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 from tailrace.proxy.ledger.ages import Ages
+from tailrace.proxy.ledger.entry import WHEN, Entry
+from tailrace.proxy.ledger.lately import Batch, Lately
 from tailrace.proxy.ledger.log import Log
-from tailrace.proxy.ledger.record import ORPHAN, Record
 from tailrace.proxy.ledger.ring import PREFIX
 from tailrace.proxy.ledger.slots import NoRing, Slots, clear_unborn
 from tailrace.proxy.ledger.totals import Totals
 
 log = logging.getLogger("tailrace")
 
-PERIOD = 0.01
-"""Half of the 20 ms within which a settlement begins to be made durable: a late wake-up has the other half."""
+PERIOD = 0.015
+"""Of the 20 ms within which a settlement begins to be made durable, as a wake-up may be late. Each round costs a sync
+and caches gone cold, whatever it finds."""
+PROMPT = 0.01
+"""Where answers wait for it."""
 
 _SHORTEST = 0.001
 _GRAIN = 100_000_000
@@ -34,15 +37,13 @@ _MOST = 20_000
 _PATIENCE = 100
 """Rounds for which a settlement may be unreadable: longer than any processor holds back a store."""
 
-_encode = msgspec.json.Encoder().encode
-
 
 @dataclass(slots=True)
 class _Taken:
     """What one round has of one ring."""
 
     ring: Slots
-    records: list[Record]
+    entries: list[Entry]
     durable: int
     done: bool = False
 
@@ -50,7 +51,8 @@ class _Taken:
 class Keeper:
     """Everything is done in `round`, on its own thread between `start` and `close`; the rest may be read from any."""
 
-    def __init__(self, shared: Path, ledger: Log, *, period: float = PERIOD) -> None:
+    def __init__(self, shared: Path, ledger: Log, *, lately: Lately | None = None, period: float = PERIOD) -> None:
+        """`lately` is told of what has become durable."""
         self.log = ledger
         self.ages = Ages()
         self.totals = Totals()
@@ -60,11 +62,13 @@ class Keeper:
         """Why nothing can be made durable now; empty while all is well."""
         self.refused = 0
         """How often a process had no slot for a record."""
+        self.period = period
+        """Seconds between the beginnings of two rounds; may be changed."""
         self.waiting = 0
         """How many settlements were not durable after the last round."""
         self._round_ended = time.monotonic()
         self._shared = shared
-        self._period = period
+        self._lately = lately
         self._rings: dict[str, Slots] = {}
         self._refused_by_gone = 0
         self._strange: set[str] = set()
@@ -99,12 +103,12 @@ class Keeper:
         return time.monotonic() - self._round_ended
 
     def _run(self) -> None:
-        pause = self._period
+        pause = self.period
         while not self._stop.wait(pause):
             begun = time.monotonic()
             self._go_round()
             # Rounds begin a period apart: what is settled during a slow sync need not wait for more than the next.
-            pause = max(self._period - (time.monotonic() - begun), _SHORTEST)
+            pause = max(self.period - (time.monotonic() - begun), _SHORTEST)
 
     def _go_round(self) -> None:
         try:
@@ -127,17 +131,10 @@ class Keeper:
         """Make durable what is settled, and how many records that were; raises OSError, and then nothing is lost."""
         self._find()
         taken = [self._take(ring) for ring in tuple(self._rings.values())]
-        fresh = [record for each in taken for record in each.records if record.charge_key not in self._known]
+        known = self._known
+        fresh = [entry for each in taken for entry in each.entries if not known or entry.charge_key not in known]
         if fresh:
-            self.log.append([_encode(record) for record in fresh])
-            now = time.time_ns()
-            for record in fresh:
-                if record.ending == ORPHAN:
-                    self.orphans += 1
-                else:
-                    self.ages.add(now - record.settled_ns)
-                self.totals.add(record)
-            self.records += len(fresh)
+            self._enter(fresh)
         else:
             self.log.close_if_due()
         for each in taken:
@@ -148,6 +145,21 @@ class Keeper:
             log.warning("the ledger is written again")
             self.trouble = ""
         return len(fresh)
+
+    def _enter(self, fresh: list[Entry]) -> None:
+        """Write records to the log, and tell of them once that is done."""
+        begins = self.log.append([entry.text() for entry in fresh])
+        if self._lately is not None:
+            self._lately.add(Batch(begins, self.log.durable[1], self.log.head, fresh))
+        now = time.time_ns()
+        ages, totals = self.ages, self.totals
+        for entry in fresh:
+            if entry.words.orphan:
+                self.orphans += 1
+            else:
+                ages.add(now - entry.numbers[WHEN])
+            totals.add(entry)
+        self.records += len(fresh)
 
     def _find(self) -> None:
         """Take up rings that are new."""
@@ -174,20 +186,20 @@ class Keeper:
         settled = ring.settled
         number = ring.durable
         taken = _Taken(ring, [], number)
-        while number < settled and len(taken.records) < _MOST:
-            record = ring.settlement(number)
-            if record is None and not self._give_up(ring, ring.queued_slot(number), number):
+        while number < settled and len(taken.entries) < _MOST:
+            entry = ring.settlement(number)
+            if entry is None and not self._give_up(ring, ring.queued_slot(number), number):
                 break
-            if record is not None:
-                taken.records.append(record)
+            if entry is not None:
+                taken.entries.append(entry)
             number += 1
         taken.durable = number
         if dead and number == settled:
-            for slot, record in ring.left_open(time.time_ns()):
-                if record is None:
+            for slot, entry in ring.left_open(time.time_ns()):
+                if entry is None:
                     self._set_aside(ring, slot)
                 else:
-                    taken.records.append(record)
+                    taken.entries.append(entry)
             taken.done = True
         return taken
 

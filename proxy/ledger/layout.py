@@ -59,6 +59,14 @@ USAGE = struct.Struct("=QqqqqQ")
 OPENING = struct.Struct("=QQQQ")
 NUMBERS = struct.Struct("=QQQqqqqqqqqqqQ")
 
+_BEGINNING = "IIQQQQ"
+SETTLED_SLOT = struct.Struct(
+    f"=Q{END_AT - 8}xIIQQQqqqqqqqqqqQ"
+    f"{OPENING_AT[0] - END_AT - BLOB.size - NUMBERS.size}x{_BEGINNING}"
+    f"{OPENING_AT[1] - OPENING_AT[0] - BLOB.size - OPENING.size}x{_BEGINNING}"
+)
+"""All numbers of a settled slot at once: commit word, end with its 14 numbers, the openings' halves."""
+
 NAME_ROOM = QUEUE_AT - NAME_AT
 USAGE_ROOM = USAGE_AT[1] - USAGE_AT[0]
 END_ROOM = OPENING_AT[0] - END_AT

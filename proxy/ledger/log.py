@@ -16,7 +16,7 @@ from secrets import token_hex
 
 import msgspec
 from tailrace.proxy.ledger import segments
-from tailrace.proxy.ledger.chain import GENESIS, Head, Header, begin, written
+from tailrace.proxy.ledger.chain import GENESIS, Head, Header, begin, chained
 from tailrace.proxy.ledger.disk import Disk
 
 log = logging.getLogger("tailrace")
@@ -76,33 +76,30 @@ class Log:
         """Have the next batch begin a new segment: a sink has seen more of this one than is there."""
         self._over = True
 
-    def append(self, texts: Sequence[bytes]) -> None:
-        """Make records durable, all of them; where that raises OSError none of them is in the log."""
+    def append(self, texts: Sequence[bytes]) -> int:
+        """Make records durable, all of them, and say where they begin; an OSError says that none is in the log."""
         if not texts:
-            return
+            return self._end
         self.close_if_due()
         if self._dirty:
             self._disk.truncate(self._fd, self._end)
-        number, mark, parts = self._records, self._hash, []
-        for text in texts:
-            number += 1
-            mark, line = written(mark, number, self._batch + 1, text)
-            parts.append(line)
-        content = b"".join(parts)
+        begins = self._end
+        mark, content = chained(self._hash, self._records, self._batch + 1, texts)
         self._dirty = True
         try:
-            self._disk.write(self._fd, content, self._end)
+            self._disk.write(self._fd, content, begins)
             self._disk.sync(self._fd)
         except OSError:
             with suppress(OSError):
-                self._disk.truncate(self._fd, self._end)
+                self._disk.truncate(self._fd, begins)
             raise
         self._dirty = False
-        self._records, self._hash = number, mark
+        self._records, self._hash = self._records + len(texts), mark
         self._batch += 1
-        self._end += len(content)
+        self._end = begins + len(content)
         # Read by other threads, and so in one piece.
         self._durable = self._header.segment, self._end
+        return begins
 
     def close_if_due(self) -> None:
         """Begin another segment where this one is large or old enough."""

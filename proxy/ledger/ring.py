@@ -20,6 +20,7 @@ from tailrace.proxy.ledger import layout
 from tailrace.proxy.ledger.fitting import fitted_late, fitted_opening
 from tailrace.proxy.ledger.layout import (
     BLOB,
+    DURABLE_WORD,
     END_AT,
     LATE_ROOM,
     MOST,
@@ -115,11 +116,12 @@ class Ring:
     def open_as(self, text: bytes) -> int:
         """Begin a record whose `opening_text` is there already."""
         free = self._free
-        if not free:
+        # At once, and the last first: few slots take turns, and stay in the caches of those who write and read them.
+        if self._reclaimed != self._words[DURABLE_WORD]:
             self._reclaim()
-            if not free:
-                self._words[layout.FULL_WORD] += 1
-                return FULL
+        if not free:
+            self._words[layout.FULL_WORD] += 1
+            return FULL
         slot = free.pop()
         generation = self._generations[slot] + 1
         self._generations[slot] = generation

@@ -1,4 +1,6 @@
-"""Ships the log to the sink, in batches, on a thread of its own: a sink that is down holds up nothing but itself.
+"""Ships to the sink what is durable, in batches, on a thread of its own: a sink that is down holds up nothing else.
+
+What was written lately is still in memory; the rest is read from the log.
 
 How far it came stands in the sink, in the transaction that took the records. So a lost acknowledgement, a killed
 thread or a sink put back to an older state repeats records at most, and a charge key that is there is not taken twice.
@@ -18,6 +20,7 @@ from pathlib import Path
 import msgspec
 from tailrace.proxy.ledger import segments
 from tailrace.proxy.ledger.chain import Head, Line, header_of, line_of
+from tailrace.proxy.ledger.lately import Lately
 from tailrace.proxy.ledger.log import Log
 from tailrace.proxy.ledger.record import Record
 from tailrace.proxy.ledger.sinks.sink import Down, Position, Sink
@@ -29,6 +32,8 @@ KEEP_SECONDS = 30 * 86_400.0
 BATCH_BYTES = 128 << 10
 """Some hundred records: what is done with them in one piece holds up the keeper, which shares the interpreter."""
 
+_AT_ONCE = 500
+"""Records out of memory, for the same reason."""
 _BATCH = 300
 _LONGEST_WAIT = 10.0
 _PARTING = 3.0
@@ -40,7 +45,16 @@ _record = msgspec.json.Decoder(Record).decode
 class Shipper:
     """What may be read from any thread: `trouble`, `behind_seconds`, `shipped`."""
 
-    def __init__(self, ledger: Log, sink: Sink, *, keep_seconds: float = KEEP_SECONDS, period: float = PERIOD) -> None:
+    def __init__(
+        self,
+        ledger: Log,
+        sink: Sink,
+        *,
+        lately: Lately | None = None,
+        keep_seconds: float = KEEP_SECONDS,
+        period: float = PERIOD,
+    ) -> None:
+        """What `lately` does not hold is read from the log."""
         self.trouble = ""
         """Why nothing can be shipped now; empty while all is well."""
         self.shipped = 0
@@ -48,6 +62,7 @@ class Shipper:
         self._ledger = ledger.head.ledger
         self._folder = ledger.folder
         self._sink = sink
+        self._lately = lately
         self._keep_ns = int(keep_seconds * _NANO)
         self._period = period
         self._at: Position | None = None
@@ -130,6 +145,23 @@ class Shipper:
         """One batch; whether there may be more."""
         at = self._at or self._sink.position(self._ledger)
         self._at = at
+        return self._ship_held(at) or self._ship_read(at)
+
+    def _ship_held(self, at: Position) -> bool:
+        """One batch of what is still in memory."""
+        if self._lately is None:
+            return False
+        last, entries = self._lately.behind(at.segment, at.offset, _AT_ONCE)
+        if last is None:
+            return False
+        position = Position(at.segment, last.ends, last.head.records)
+        self._sink.take(self._ledger, entries, position, last.head)
+        self._at = position
+        self.shipped += len(entries)
+        return True
+
+    def _ship_read(self, at: Position) -> bool:
+        """One batch of what the log has."""
         segment, end = self._log.durable
         path = segments.path_of(self._folder, at.segment)
         limit = end if at.segment == segment else path.stat().st_size if path.exists() else 0

@@ -13,13 +13,24 @@ from zlib import crc32
 
 import msgspec
 from tailrace.proxy.ledger import layout
+from tailrace.proxy.ledger.entry import Entry, Words
 from tailrace.proxy.ledger.layout import BLOB, OPEN, OPENING, SETTLED, SLOT
-from tailrace.proxy.ledger.record import ORPHAN, Late, Opening, Record
+from tailrace.proxy.ledger.record import ORPHAN, Late, Opening
 from tailrace.proxy.ledger.ring import UNBORN
-from tailrace.proxy.ledger.settled import Settled, bounded
+from tailrace.proxy.ledger.settled import bounded
 from tailrace.proxy.tariff import charge
 
 _NEWBORN = 10.0
+_REMEMBERED = 4096
+_BEGINS = b'["'
+_BETWEEN = b'","'
+_QUOTE = b'"'
+_ESCAPE = b"\\"
+_LONGEST_END = layout.END_ROOM - BLOB.size
+_LONGEST_OPENING = layout.OPENING_ROOM - BLOB.size
+_END = layout.END_AT + BLOB.size
+_LATE = _END + layout.NUMBERS.size
+_HALVES = tuple(at + BLOB.size for at in layout.OPENING_AT)
 
 _opening = msgspec.json.Decoder(Opening).decode
 _late = msgspec.json.Decoder(Late).decode
@@ -45,6 +56,7 @@ class Slots:
         self._view = memoryview(self._map)
         self._words = self._view.cast("Q")
         self._first = layout.slots_at(self.slots)
+        self._known: dict[tuple[bytes, bytes], Words] = {}
         name = self._blob(layout.NAME_AT, layout.NAME_ROOM)
         if name is None:
             self.close()
@@ -94,12 +106,12 @@ class Slots:
         first = self._first // 8
         return sum(self._words[first + slot * layout.SLOT_WORDS] & 3 == OPEN for slot in range(self.slots))
 
-    def settlement(self, number: int) -> Record | None:
+    def settlement(self, number: int) -> Entry | None:
         """A settled record by its number; None where it cannot be read (yet)."""
-        slot = self._words[layout.QUEUE_AT // 8 + number % self.slots]
+        slot = self._words[layout.QUEUE + number % self.slots]
         return self._settled(slot, number) if slot < self.slots else None
 
-    def left_open(self, now_ns: int) -> Iterator[tuple[int, Record | None]]:
+    def left_open(self, now_ns: int) -> Iterator[tuple[int, Entry | None]]:
         """What the dead process left beyond its queue, with the slot: settled but not queued, or open."""
         queued = self.settled
         for slot in range(self.slots):
@@ -134,36 +146,51 @@ class Slots:
     def _at(self, slot: int) -> int:
         return self._first + slot * SLOT
 
-    def _settled(self, slot: int, number: int) -> Record | None:
-        at = self._at(slot)
-        generation, state = divmod(self._words[at // 8], 4)
-        end = self._blob(at + layout.END_AT, layout.END_ROOM)
-        begun = self._begun(slot, generation)
-        if state != SETTLED or end is None or begun is None:
+    def _settled(self, slot: int, number: int) -> Entry | None:
+        at = self._first + slot * SLOT
+        # A copy, so that what the checksums vouch for is what is taken.
+        raw: bytes = self._map[at : at + SLOT]
+        found = layout.SETTLED_SLOT.unpack_from(raw)
+        generation, state = found[0] >> 2, found[0] & 3
+        size = found[1]
+        if state != SETTLED or found[3] != generation or found[4] != number:
             return None
-        numbers = layout.NUMBERS.unpack_from(end)
-        if numbers[0] != generation or numbers[1] != number:
+        if not layout.NUMBERS.size < size <= _LONGEST_END or crc32(raw[_END : _END + size]) != found[2]:
             return None
-        _, _, when, amount, status, prompt, cached, completion, requests, delivered, *lost, estimated = numbers
-        settled = Settled(
-            amount=amount,
-            status=status,
-            prompt=prompt,
-            cached=cached,
-            completion=completion,
-            requests=requests,
-            delivered=delivered,
-            lost_prompt=lost[0],
-            lost_completion=lost[1],
-            lost_amount=lost[2],
-            estimated=bool(estimated),
-        )
-        opened_ns, _, opening = begun
-        return _record(opening, opened_ns, _late(end[layout.NUMBERS.size :]), settled, when, self.worker)
+        late = raw[_LATE : _END + size]
+        best: bytes | None = None
+        turn = opened_ns = 0
+        for half in (17, 23):
+            size = found[half]
+            if found[half + 2] != generation or not OPENING.size < size <= _LONGEST_OPENING:
+                continue
+            begins = _HALVES[half > 17]
+            content = raw[begins : begins + size]
+            if crc32(content) == found[half + 1] and (best is None or found[half + 3] > turn):
+                best, turn, opened_ns = content[OPENING.size :], found[half + 3], found[half + 4]
+        return None if best is None else self._entry(best, opened_ns, late, found[3:17])
 
-    def _orphan(self, slot: int, now_ns: int) -> Record | None:
+    def _entry(self, opening: bytes, opened_ns: int, late: bytes, numbers: tuple[int, ...]) -> Entry:
+        """The entry of a settled record; the words of its opening behind key and call are mostly known."""
+        between = opening.find(_BETWEEN, 2)
+        ends = opening.find(_QUOTE, between + 3) if between > 0 else -1
+        if ends < 0 or not opening.startswith(_BEGINS) or opening.find(_ESCAPE, 0, ends) >= 0:
+            whole = _opening(opening)
+            return Entry(
+                Words(whole, _late(late), self.worker), whole.charge_key, whole.call, False, opened_ns, numbers
+            )
+        which = opening[ends:], late
+        known = self._known.get(which)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[which] = Words(_opening(opening), _late(late), self.worker)
+        return Entry(known, opening[2:between].decode(), opening[between + 3 : ends].decode(), True, opened_ns, numbers)
+
+    def _orphan(self, slot: int, now_ns: int) -> Entry | None:
         """What an open record comes to: its last running usage, at the rates that it began with."""
-        begun = self._begun(slot, self._words[self._at(slot) // 8] >> 2)
+        generation = self._words[self._at(slot) // 8] >> 2
+        begun = self._begun(slot, generation)
         if begun is None:
             return None
         opened_ns, first, opening = begun
@@ -172,16 +199,9 @@ class Slots:
         requests = 0 if usage is None else 1  # without usage, its client got nothing
         rates = opening.rates
         amount = 0 if rates is None else bounded(charge(rates, prompt, cached, completion, requests))
-        settled = Settled(
-            amount=amount,
-            requests=requests,
-            prompt=prompt,
-            cached=cached,
-            completion=completion,
-            delivered=delivered,
-            estimated=bool(estimated),
-        )
-        return _record(opening, opened_ns, Late(ORPHAN), settled, now_ns, self.worker)
+        numbers = generation, 0, now_ns, amount, 0, prompt, cached, completion, requests, delivered, 0, 0, 0, estimated
+        words = Words(opening, Late(ORPHAN), self.worker)
+        return Entry(words, opening.charge_key, opening.call, False, opened_ns, numbers)
 
     def _begun(self, slot: int, generation: int) -> tuple[int, int, Opening] | None:
         """When a record began, its first sequence, and what was set down last of how it began."""
@@ -236,37 +256,3 @@ def clear_unborn(folder: Path) -> None:
                     path.unlink()
             finally:
                 os.close(fd)
-
-
-def _record(opening: Opening, opened_ns: int, late: Late, settled: Settled, settled_ns: int, worker: str) -> Record:
-    """The record of a call from its two halves."""
-    return Record(
-        charge_key=opening.charge_key,
-        opened_ns=opened_ns,
-        settled_ns=settled_ns,
-        call=opening.call,
-        tenant=opening.tenant,
-        key=opening.key,
-        tags=opening.tags,
-        model=opening.model,
-        deployment=opening.deployment,
-        echoed_model=late.echoed_model,
-        service_class=opening.service_class,
-        route=opening.route,
-        status=settled.status,
-        ending=late.ending,
-        prompt=settled.prompt,
-        cached=settled.cached,
-        completion=settled.completion,
-        requests=settled.requests,
-        amount=settled.amount,
-        currency=opening.currency,
-        price_version=opening.price_version,
-        estimated=settled.estimated,
-        unpriced=opening.rates is None,
-        lost_prompt=settled.lost_prompt,
-        lost_completion=settled.lost_completion,
-        lost_amount=settled.lost_amount,
-        delivered=settled.delivered,
-        worker=worker,
-    )

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tailrace.proxy.ledger.record import Record
+from tailrace.proxy.ledger.entry import (
+    AMOUNT,
+    CACHED,
+    COMPLETION,
+    ESTIMATED,
+    LOST_AMOUNT,
+    PROMPT,
+    REQUESTS,
+    Entry,
+)
+from tailrace.proxy.ledger.record import ORPHAN, Record
 
 
 @dataclass(slots=True)
@@ -31,9 +41,23 @@ class Sum:
         self.completion += record.completion
         self.amount += record.amount
         self.lost_amount += record.lost_amount
-        self.orphans += record.ending == "orphan"
+        self.orphans += record.ending == ORPHAN
         self.estimated += record.estimated
         self.unpriced += record.unpriced
+
+    def enter(self, entry: Entry) -> None:
+        """Count the same record in, as it is on its way."""
+        numbers, words = entry.numbers, entry.words
+        self.calls += 1
+        self.requests += numbers[REQUESTS]
+        self.prompt += numbers[PROMPT]
+        self.cached += numbers[CACHED]
+        self.completion += numbers[COMPLETION]
+        self.amount += numbers[AMOUNT]
+        self.lost_amount += numbers[LOST_AMOUNT]
+        self.estimated += numbers[ESTIMATED]
+        self.orphans += words.orphan
+        self.unpriced += words.unpriced
 
 
 class Totals:
@@ -47,10 +71,10 @@ class Totals:
         """By model and currency; may be asked for by any thread."""
         return dict(self._of)
 
-    def add(self, record: Record) -> None:
+    def add(self, entry: Entry) -> None:
         """Count a record that is durable."""
-        name = record.model, record.currency
-        total = self._of.get(name)
+        group = entry.words.group
+        total = self._of.get(group)
         if total is None:
-            total = self._of[name] = Sum()
-        total.add(record)
+            total = self._of[group] = Sum()
+        total.enter(entry)

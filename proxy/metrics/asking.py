@@ -1,9 +1,10 @@
 """Asks plugins, and their parts that run once on a host, for their metrics, and bounds what they give.
 
 Who has a method `metrics()` yields `(name, labels, value)`. It appears as `tailrace_<plugin>_<name>`: a counter if the
-name ends in `_total`, whose value then only grows over the life of who gives it, else a gauge, which is shown for as
-long as it is given. Whole numbers are exact up to 2**53. Label values must come from a bounded set; one metric has at
-most 64 series: further counters are added up under `other`, further gauges left out, and the log says so once.
+name ends in `_total`, whose value then only grows, else a gauge, which is shown for as long as it is given. A counter
+that is not given any more has lost its subject, and begins at zero if it is given again. Whole numbers are exact up to
+2**53. Label values must come from a bounded set; one metric has at most 64 series: further counters are added up under
+`other`, further gauges left out, and the log says so once.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Source:
         self.plugin = plugin
         self.prefix = re.sub(r"[^a-z0-9]+", "_", plugin.lower()).strip("_")
         self.values = values
-        self.seen: dict[tuple[str, ...], float] = {}
+        self.seen: dict[tuple[Family, Values], float] = {}
 
     @classmethod
     def of(cls, plugin: str, giver: object) -> Source | None:
@@ -59,10 +60,14 @@ class Asking:
 
     def ask(self, source: Source, levels: Levels | None) -> None:
         """Take what a source gives; its gauges go to `levels`, or nowhere."""
+        before, source.seen = source.seen, {}
         try:
             for name, labels, value in source.values():
-                self._take(source, name, labels, float(value), levels)
+                self._take(source, (name, labels, float(value)), before, levels)
+            for family, values in before.keys() - source.seen.keys():
+                self._register.retire(family, values)
         except Exception:
+            source.seen = before | source.seen
             self._failed(source.plugin)
             self._complain(source.plugin, f"plugin '{source.plugin}' failed to give its metrics", trace=True)
 
@@ -74,7 +79,10 @@ class Asking:
             self._register.segment.slots[self._place(family, values)] = level
         self._shown = levels
 
-    def _take(self, source: Source, name: str, labels: Mapping[str, str], value: float, levels: Levels | None) -> None:
+    def _take(
+        self, source: Source, given: Value, before: Mapping[tuple[Family, Values], float], levels: Levels | None
+    ) -> None:
+        name, labels, value = given
         full = f"tailrace_{source.prefix}_{name}"
         if not _NAME.match(name) or not all(_NAME.match(label) for label in labels):
             self._complain(full, f"plugin '{source.plugin}': '{name}' or one of its labels is no metric name")
@@ -85,13 +93,12 @@ class Asking:
         told = _TOLD.get(name, "{name} of the plugin {plugin}.").format(name=name, plugin=source.plugin)
         family = Family(full, kind, told, keys, limit=_LIMIT)
         if kind is Kind.COUNTER:
-            seen = (name, *values)
-            grown = value - source.seen.get(seen, 0.0)
+            seen = source.seen.get((family, values), before.get((family, values), 0.0))
             # Also where nothing has happened yet: a counter is shown from its beginning.
             place = self._place(family, values)
-            if grown > 0:
-                self._register.segment.slots[place] += grown
-                source.seen[seen] = value
+            if value > seen:
+                self._register.segment.slots[place] += value - seen
+            source.seen[family, values] = max(value, seen)
         elif levels is not None:
             levels[family, values] = levels.get((family, values), 0.0) + value
 

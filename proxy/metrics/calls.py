@@ -9,17 +9,26 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
+from tailrace.proxy.fault import Whose
 from tailrace.proxy.metrics import catalogue
 from tailrace.proxy.metrics.catalogue import DURATION_BOUNDS, FIRST_TOKEN_BOUNDS, OVERHEAD_BOUNDS, code_of
+from tailrace.proxy.metrics.failing import Failing
+from tailrace.proxy.metrics.generation import GenerationCounts
+from tailrace.proxy.metrics.stages import StageCounts
 from tailrace.proxy.outcome import AttemptEnd, Ending
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from tailrace.proxy.attempt import Attempt
     from tailrace.proxy.call import Call
     from tailrace.proxy.fault import Fault
     from tailrace.proxy.metrics.register import Register
     from tailrace.proxy.outcome import Outcome
 
 UNKNOWN: Final = "unknown"
+REFUSED: Final = "refused"
+"""How an attempt ended whose client is to blame."""
 UNPARSED: Final = "unparsed"
 """The route of what was refused before it became a call."""
 
@@ -44,9 +53,12 @@ class CallCounts:
     def __init__(self, register: Register) -> None:
         self._register = register
         self._slots = register.segment.slots
+        self.stages = StageCounts(register)
+        self._generation = GenerationCounts(register)
         self._calls: dict[tuple[str, str, str, int], _Slots] = {}
         self._attempts: dict[tuple[str, str | None, str], int] = {}
         self._client_gone = register.series(catalogue.CLIENT_GONE, ())
+        self._failing = Failing(self._ended_at)
         self._streams_cut = register.series(catalogue.STREAMS_CUT, ())
 
     def completed(self, call: Call, outcome: Outcome) -> None:
@@ -57,9 +69,10 @@ class CallCounts:
         kind = (call.route.name, model, outcome.ending, outcome.status)
         its = self._calls.get(kind)
         if its is None:
-            its = self._learn(kind, _known_model(call))
+            its = self._learn(kind, known_model(call))
         slots[its.requests] += 1.0
         tries = call.tries
+        smooth = outcome.ending is Ending.COMPLETED and len(tries) < 2
         if tries:
             if its.duration < 0:
                 self._learn_distributions(its)
@@ -84,15 +97,16 @@ class CallCounts:
                 at = its.overhead
                 slots[at] += seconds
                 slots[at + 1 + bisect_left(OVERHEAD_BOUNDS, seconds)] += 1.0
+            self.stages.count(call, outcome, its.labels[1])
+            if outcome.usage is not None:
+                self._generation.count(call, outcome, its.labels[1])
             attempts = self._attempts
-            gone = outcome.ending is Ending.CLIENT_GONE
             for attempt in tries:
-                # A client that leaves is no failure of the worker it was listening to.
-                end = AttemptEnd.CANCELLED if gone and attempt.fault is None else attempt.end
+                end = attempt.end if smooth else _end_of(attempt, outcome)
                 ended = (attempt.worker.name, end, attempt.why)
                 place = attempts.get(ended)
                 slots[self._learn_attempt(ended) if place is None else place] += 1.0
-        if outcome.ending is not Ending.COMPLETED or len(tries) > 1:
+        if not smooth:
             self._count_faults(call, outcome)
 
     def refused(self, fault: Fault) -> None:
@@ -109,13 +123,20 @@ class CallCounts:
         """Count a failure of a plugin."""
         self._slots[self._register.series(catalogue.PLUGIN_FAILURES, (name,))] += 1.0
 
-    def forget_worker(self, name: str) -> None:
-        """Retire the series of a worker that is gone for good and has no attempt running."""
-        for ended in [ended for ended in self._attempts if ended[0] == name]:
+    def suspected(self, worker: str, evidence: str) -> None:
+        """Count a worker that became suspect."""
+        self._slots[self._register.series(catalogue.SUSPECTED, (worker, evidence))] += 1.0
+
+    def forget_workers(self, names: Collection[str]) -> None:
+        """Retire the series of workers that are gone for good and have no attempt running."""
+        for name in names:
+            self._failing.forget(name)
+        for ended in [ended for ended in self._attempts if ended[0] in names]:
             del self._attempts[ended]
-        for values in self._register.names(catalogue.ATTEMPTS):
-            if values[0] == name:
-                self._register.retire(catalogue.ATTEMPTS, values)
+        for family in (catalogue.ATTEMPTS, catalogue.SUSPECTED):
+            for values in self._register.names(family):
+                if values[0] in names:
+                    self._register.retire(family, values)
 
     def _first_token(self, its: _Slots, seconds: float) -> None:
         if its.first_token < 0:
@@ -127,8 +148,11 @@ class CallCounts:
     def _count_faults(self, call: Call, outcome: Outcome) -> None:
         last = outcome.fault
         for attempt in call.tries:
-            if attempt.fault is not None and attempt.fault is not last:
-                self._fault(attempt.fault)
+            fault = attempt.fault
+            if fault is not None:
+                self._failing.note(attempt, fault)
+                if fault is not last:
+                    self._fault(fault)
         if last is not None:
             self._fault(last)
         if outcome.ending is Ending.CLIENT_GONE:
@@ -140,6 +164,9 @@ class CallCounts:
 
     def _fault(self, fault: Fault) -> None:
         self._slots[self._register.series(catalogue.FAULTS, (fault.kind, str(fault.whose)))] += 1.0
+
+    def _ended_at(self, worker: str) -> float:
+        return sum(self._slots[place] for (name, *_), place in self._attempts.items() if name == worker)
 
     def _learn(self, kind: tuple[str, str, str, int], model: str) -> _Slots:
         if len(self._calls) >= _MOST_REMEMBERED:
@@ -157,12 +184,22 @@ class CallCounts:
         if len(self._attempts) >= _MOST_REMEMBERED:
             self._attempts.clear()
         worker, end, why = ended
+        # Shown from 0: a counter that begins above it alarms nobody.
+        self._register.series(catalogue.ATTEMPTS, (worker, str(AttemptEnd.FAILED), why))
         place = self._register.series(catalogue.ATTEMPTS, (worker, str(end), why))
         self._attempts[ended] = place
         return place
 
 
-def _known_model(call: Call) -> str:
+def _end_of(attempt: Attempt, outcome: Outcome) -> str | None:
+    """How an attempt ended, as a label: neither a client that leaves nor what it asked for is a worker's failure."""
+    fault = attempt.fault
+    if fault is None:
+        return AttemptEnd.CANCELLED if outcome.ending is Ending.CLIENT_GONE else attempt.end
+    return REFUSED if fault.whose is Whose.CLIENT else attempt.end
+
+
+def known_model(call: Call) -> str:
     """The model as a label: a name that clients may use, not one that they made up nor a path that is forwarded."""
     entry, models = call.entry, call.chain.models
     if entry is None or not (entry.name in models.entries or entry.name in models.adapters):

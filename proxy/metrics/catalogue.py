@@ -19,6 +19,17 @@ FIRST_TOKEN_BOUNDS: Final[tuple[float, ...]] = (
 DURATION_BOUNDS: Final[tuple[float, ...]] = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0,
 )  # fmt: skip
+STAGE_BOUNDS: Final[tuple[float, ...]] = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    60.0,
+)  # fmt: skip
+# As the conventions for generative AI have them.
+TOKEN_BOUNDS: Final[tuple[float, ...]] = (
+    1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0,
+)  # fmt: skip
+PER_TOKEN_BOUNDS: Final[tuple[float, ...]] = (
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5,
+)  # fmt: skip
 STALL_BOUNDS: Final[tuple[float, ...]] = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
 REQUESTS = counter(
@@ -51,6 +62,41 @@ OVERHEAD = histogram(
     OVERHEAD_BOUNDS,
     "route",
     limit=64,
+)
+STAGES = histogram(
+    "tailrace_stage_seconds",
+    "Where the time of calls that were sent to a worker went; the stages of a call add up to all of it.",
+    STAGE_BOUNDS,
+    "stage",
+    "model",
+    "class",
+    "region",
+    "route",
+    "state",
+    "failure",
+    limit=512,
+)
+_OF_GENERATION: Final = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")
+INPUT_TOKENS = histogram(
+    "gen_ai_client_inference_usage_input_tokens",
+    "Tokens of the prompts of calls, as engines count them.",
+    TOKEN_BOUNDS,
+    *_OF_GENERATION,
+    limit=256,
+)
+OUTPUT_TOKENS = histogram(
+    "gen_ai_client_inference_usage_output_tokens",
+    "Tokens of the answers to calls, as engines count them.",
+    TOKEN_BOUNDS,
+    *_OF_GENERATION,
+    limit=256,
+)
+PER_TOKEN = histogram(
+    "gen_ai_server_time_per_output_token_seconds",
+    "Time of each token behind the first, of streams that ended well.",
+    PER_TOKEN_BOUNDS,
+    *_OF_GENERATION,
+    limit=256,
 )
 ATTEMPTS = counter("tailrace_attempts_total", "Attempts at workers that ended.", "worker", "outcome", "why", limit=1536)
 FAULTS = counter(
@@ -98,14 +144,39 @@ WORKER_UP = gauge(
     merge=Merge.MIN,
 )  # fmt: skip
 WORKER_ELIGIBLE = gauge(
-    "tailrace_worker_eligible", "Whether a worker may get new calls; 0 if in any process it may not.", "worker",
+    "tailrace_worker_eligible",
+    "Whether new calls go to a worker; 0 if any process sends it none: it is drained, barred or silent, or takes none.",
+    "worker",
     merge=Merge.MIN,
+)
+POOL_ELIGIBLE = gauge(
+    "tailrace_pool_eligible", "Workers of a pool to which new calls go, in the process that has fewest.", "pool",
+    merge=Merge.MIN,
+)  # fmt: skip
+WORKER_SUSPECT = gauge(
+    "tailrace_worker_suspect", "Whether a worker has fallen silent and may be gone; 1 if any process finds so.",
+    "worker", merge=Merge.MAX,
+)  # fmt: skip
+WORKER_SENT_AFTER_DEATH = gauge(
+    "tailrace_worker_last_sent_after_death_seconds",
+    "From a worker's last sign of life before its last death to the last attempt that was sent to it nevertheless.",
+    "worker",
+    merge=Merge.MAX,
+)
+SUSPECTED = counter(
+    "tailrace_worker_suspected_total", "Times that a worker became suspect, by what spoke against it first.", "worker",
+    "evidence", limit=2048,
 )  # fmt: skip
 WORKER_RUNNING = gauge("tailrace_worker_running", "Requests that a worker says it runs.", "worker", merge=Merge.MAX)
 WORKER_WAITING = gauge("tailrace_worker_waiting", "Requests that a worker says wait in it.", "worker", merge=Merge.MAX)
 WORKER_KV_USE = gauge(
     "tailrace_worker_kv_cache_usage", "Share of its KV cache that a worker says is used.", "worker", merge=Merge.MAX
 )
+POOL_WAITING = gauge(
+    "tailrace_pool_waiting", "Requests that wait in the worker of a pool in which fewest do, of those that get calls.",
+    "pool", merge=Merge.MIN,
+)  # fmt: skip
+POOL_LEVELS: tuple[Family, ...] = (POOL_ELIGIBLE, POOL_WAITING)
 
 WORKER_LEVELS: tuple[Family, ...] = (
     WORKER_INFLIGHT,
@@ -115,6 +186,8 @@ WORKER_LEVELS: tuple[Family, ...] = (
     WORKER_RUNNING,
     WORKER_WAITING,
     WORKER_KV_USE,
+    WORKER_SUSPECT,
+    WORKER_SENT_AFTER_DEATH,
 )
 CODES = frozenset(
     {200, 204, 400, 401, 402, 403, 404, 405, 408, 409, 413, 414, 415, 417, 422, 429, 431, 499}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from tailrace.proxy.metrics.exemplars import Exemplar, Place
 from tailrace.proxy.metrics.family import OTHER, Family, Kind, Merge
 from tailrace.proxy.metrics.segment import Reading, Segment, Values
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 class Totals:
@@ -34,8 +36,13 @@ class Totals:
         _add(reading, self._reading)
 
 
-def render(segments: Iterable[Segment], totals: Totals) -> str:
-    """The text of one scrape; it reads while the processes write, and costs them nothing."""
+def render(segments: Iterable[Segment], totals: Totals, exemplars: Mapping[Place, Exemplar] | None = None) -> str:
+    """The text of one scrape; it reads while the processes write, and costs them nothing.
+
+    Given exemplars, even none, it is OpenMetrics. The bounds of buckets are written alike in both, so that a series
+    goes on whichever is asked for.
+    """
+    opened = exemplars is not None
     reading: Reading = {}
     for segment in segments:
         _add(reading, segment.read())
@@ -46,13 +53,16 @@ def render(segments: Iterable[Segment], totals: Totals) -> str:
         shown = [(values, series[values]) for values in sorted(series) if not math.isnan(series[values][0])]
         if not shown:
             continue
-        lines.append(f"# HELP {name} {_escaped(family.help)}")
-        lines.append(f"# TYPE {name} {family.kind}")
+        called = name.removesuffix("_total") if opened and family.kind is Kind.COUNTER else name
+        lines.append(f"# HELP {called} {_escaped(family.help, quotes=opened)}")
+        lines.append(f"# TYPE {called} {family.kind}")
         for values, slots in shown:
             lines.extend(
-                _histogram(family, values, slots) if family.kind is Kind.HISTOGRAM else _plain(family, values, slots)
+                _histogram(family, values, slots, exemplars or {})
+                if family.kind is Kind.HISTOGRAM
+                else _plain(family, values, slots)
             )
-    lines.append("")
+    lines += ["# EOF", ""] if opened else [""]
     return "\n".join(lines)
 
 
@@ -83,11 +93,15 @@ def _plain(family: Family, values: Values, slots: list[float]) -> Iterable[str]:
     yield f"{family.name}{_labels(family, values)} {_number(slots[0])}"
 
 
-def _histogram(family: Family, values: Values, slots: list[float]) -> Iterable[str]:
+def _histogram(
+    family: Family, values: Values, slots: list[float], exemplars: Mapping[Place, Exemplar]
+) -> Iterable[str]:
     count = 0.0
-    for bound, here in zip((*family.bounds, math.inf), slots[1:], strict=True):
+    for number, (bound, here) in enumerate(zip((*family.bounds, math.inf), slots[1:], strict=True)):
         count += here
-        yield f"{family.name}_bucket{_labels(family, values, _number(bound))} {_number(count)}"
+        line = f"{family.name}_bucket{_labels(family, values, _number(bound))} {_number(count)}"
+        seen = exemplars.get((family.name, values, number))
+        yield line if seen is None else f'{line} # {{trace_id="{seen[0]}"}} {seen[1]:.9g} {seen[2]:.3f}'
     labels = _labels(family, values)
     yield f"{family.name}_sum{labels} {_number(slots[0])}"
     yield f"{family.name}_count{labels} {_number(count)}"

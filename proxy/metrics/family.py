@@ -8,7 +8,9 @@ from enum import StrEnum
 OTHER = "other"
 """The label value of everything that found no room of its own."""
 
-FIXED_LABELS = frozenset({"route", "outcome", "code", "why", "whose"})
+FIXED_LABELS = frozenset(
+    {"route", "outcome", "code", "why", "whose", "stage", "state", "gen_ai_operation_name", "gen_ai_provider_name"}
+)
 """Labels whose values the program fixes: they are kept when the others fold into OTHER."""
 
 

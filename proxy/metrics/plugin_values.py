@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tailrace.proxy.metrics import catalogue
 from tailrace.proxy.metrics.asking import Asking, Levels, Source
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class PluginValues:
     """The series of all plugins; counters go on over reloads, which bring fresh plugins that begin at zero."""
 
     def __init__(self, register: Register, failed: Callable[[str], None]) -> None:
+        self._register = register
         self._asking = Asking(register, failed)
         self._chains: list[Chain] = []
         self._sources: dict[int, list[Source]] = {}
@@ -29,6 +31,9 @@ class PluginValues:
         """Ask the plugins of the present chain, and of older ones until their last call is over."""
         if chain not in self._chains:
             self._chains.append(chain)
+            for link in chain.pipeline.links:
+                # Shown from 0: a counter that begins above it alarms nobody.
+                self._register.series(catalogue.PLUGIN_FAILURES, (link.name,))
             self._sources[id(chain)] = [source for link in chain.pipeline.links if (source := _source(link))]
         levels: Levels = {}
         for known in list(self._chains):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tailrace.proxy.metrics import catalogue
 from tailrace.proxy.metrics.calls import CallCounts
 from tailrace.proxy.metrics.catalogue import STALL_BOUNDS
+from tailrace.proxy.metrics.exemplars import Exemplars
 from tailrace.proxy.metrics.host_values import HostValues
 from tailrace.proxy.metrics.levels import Levels
 from tailrace.proxy.metrics.plugin_values import PluginValues
@@ -32,6 +33,7 @@ class ProcessMetrics:
         self.segment = segment if segment is not None else Segment.create()
         register = Register(self.segment)
         self.calls = CallCounts(register)
+        self.exemplars = Exemplars()
         self._levels = Levels(register, self.calls)
         self._plugins = PluginValues(register, self.calls.plugin_failed)
         self.host_values = HostValues(register, self.calls.plugin_failed)
@@ -52,6 +54,7 @@ class ProcessMetrics:
         """Begin to write gauges and to watch the loop."""
 
         def write() -> None:
+            self.calls.stages.write()
             self._levels.write(service, workers())
             self._plugins.collect(service.chain)
             self.host_values.collect()
@@ -72,6 +75,7 @@ class ProcessMetrics:
             self._timer = None
         self.write()
         self._write = None
+        self.calls.stages.at_once = True
         self.segment.close_descriptor()
 
     def _arm(self) -> None:

@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def asking(worker: Worker, path: str, sink: Sink) -> AsyncIterator[None]:
-    """A GET over a new connection; an answer that is still coming when the block ends is cut. Raises Unanswered."""
+async def asking(
+    worker: Worker, path: str, sink: Sink, connected: Callable[[], None] | None = None
+) -> AsyncIterator[None]:
+    """A GET over a new connection; an answer that is still coming when the block ends is cut. Raises Unanswered.
+
+    `connected` is told when there is one.
+    """
     opened: asyncio.Future[UpstreamConnection] = asyncio.get_running_loop().create_future()
 
     def done(connection: UpstreamConnection) -> None:
@@ -39,6 +44,8 @@ async def asking(worker: Worker, path: str, sink: Sink) -> AsyncIterator[None]:
     except BaseException:
         opening.cancel()
         raise
+    if connected is not None:
+        connected()
     if connection.closed:
         raise Unanswered(CLOSED, unreachable=True)
     head = b"%b%b HTTP/1.1\r\n%baccept-encoding: identity\r\n\r\n"
@@ -51,18 +58,23 @@ async def asking(worker: Worker, path: str, sink: Sink) -> AsyncIterator[None]:
             connection.release()
 
 
-async def ask(worker: Worker, path: str, limit: float) -> Answer:
-    """The answer to a GET within so many seconds; raises Unanswered."""
+async def ask(worker: Worker, path: str, limit: float, connected: Callable[[], None] | None = None) -> Answer:
+    """The answer to a GET within so many seconds of a connection, which has its own limit; raises Unanswered."""
     try:
         asked = Asked()
-        async with asyncio.timeout(limit), asking(worker, path, asked):
+        async with asking(worker, path, asked, connected), asyncio.timeout(limit):
             return await asked.answer
     except TimeoutError:
         raise Unanswered(f"no answer to {path} within {limit:g} s") from None
 
 
-async def read_feed(worker: Worker, hear: Callable[[dict[str, Any]], None]) -> tuple[End, str]:
-    """Call `hear` with every state until the feed ends; gives how, and why. Raises Unanswered without a connection."""
+async def read_feed(
+    worker: Worker, hear: Callable[[dict[str, Any] | None], None], connected: Callable[[], None] | None = None
+) -> tuple[End, str]:
+    """Call `hear` with every state, and None for a sign of life, until the feed ends; gives how, and why.
+
+    Raises Unanswered without a connection.
+    """
     subscription = Subscription(hear)
-    async with asking(worker, PATH, subscription):
+    async with asking(worker, PATH, subscription, connected):
         return await subscription.end

@@ -1,4 +1,7 @@
-"""The state feed as both ends know it: where it is, and what its lines mean for a worker's standing."""
+"""The state feed as both ends know it: where it is, and what its lines mean for a worker's standing.
+
+A line is a state, or empty: a sign of life. A sidecar says in its state how often a line comes.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,10 @@ PATH = "/x-tailrace/state"
 MEDIA = b"application/x-ndjson"
 LONGEST_LINE = 1 << 20
 MOST_MODELS = 1000
+BEAT = 0.1
+"""Seconds from a line to the next one."""
+SIGN_OF_LIFE = b"\n"
+_SLOWEST = 10.0
 
 
 class FeedError(Exception):
@@ -41,10 +48,22 @@ def apply(standing: Standing, state: dict[str, Any], now: float) -> bool:
     standing.waiting = _count(state.get("waiting"))
     standing.kv_use = _number(state.get("kv_use"))
     standing.tokens_per_second = _number(state.get("tokens_per_second"))
-    standing.seen = now
+    standing.concurrency = _count(state.get("concurrency"))
+    standing.seen = standing.sampled = now
     if "models" in state:
         standing.models = models_of(state["models"])
     return before != (standing.takes_calls, standing.dead, standing.models)
+
+
+def beat_of(state: dict[str, Any]) -> float:
+    """Seconds after which a sidecar says that its next line comes; 0 where it does not say."""
+    beat = _number(state.get("heartbeat"))
+    return beat if beat is not None and BEAT / 2 <= beat <= _SLOWEST else 0.0
+
+
+def age_of(state: dict[str, Any]) -> float:
+    """Seconds for which the engine has been in the phase that it is in."""
+    return _number(state.get("for")) or 0.0
 
 
 def models_of(listed: object) -> dict[str, str]:

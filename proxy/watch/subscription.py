@@ -11,11 +11,12 @@ from tailrace.proxy.fault import Fault
 from tailrace.proxy.hop import REFUSED
 from tailrace.proxy.sink import Sink
 from tailrace.proxy.watch.asked import CLOSED
-from tailrace.proxy.watch.feed import LONGEST_LINE, MEDIA, FeedError, read_line
-from tailrace.proxy.wire import ParsedHead, unframe
+from tailrace.proxy.watch.feed import LONGEST_LINE, MEDIA, SIGN_OF_LIFE, FeedError, read_line
+from tailrace.proxy.wire import ParsedHead, frame, unframe
 
 SILENCE: Final = 2.5
-"""Seconds without a line, of which a sidecar writes two each second, that mean that nobody is there any more."""
+"""Seconds without a line that mean that nobody is there, from a sidecar that does not say how often lines come."""
+_BEAT: Final = frame(SIGN_OF_LIFE)
 
 
 class End(Enum):
@@ -24,6 +25,9 @@ class End(Enum):
     OVER = "over"
     """The sidecar ended it in good order: it loads another configuration, or goes."""
     LOST = "lost"
+    """It made no sense, or fell silent."""
+    BROKEN = "broken"
+    """Its connection ended in the middle: so did whoever wrote it, most likely."""
     CLOSED = "closed"
     """The connection was closed without an answer: whoever accepts it has nobody behind it."""
     BARE = "bare"
@@ -33,9 +37,9 @@ class End(Enum):
 
 
 class Subscription(Sink):
-    """The sink of the feed."""
+    """The sink of the feed; `hear` gets each state, and None for each sign of life."""
 
-    def __init__(self, hear: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, hear: Callable[[dict[str, Any] | None], None]) -> None:
         self.end: asyncio.Future[tuple[End, str]] = asyncio.get_running_loop().create_future()
         self._hear = hear
         self._answered = False
@@ -49,7 +53,10 @@ class Subscription(Sink):
             self._over(End.BARE, f"status {head.status}")
 
     def on_chunks(self, chunks: bytes, count: int) -> None:
-        self.on_data(unframe(chunks))
+        if chunks == _BEAT and not self._rest and self._feeds:
+            self._hear(None)
+        else:
+            self.on_data(unframe(chunks))
 
     def on_data(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -61,7 +68,7 @@ class Subscription(Sink):
             if self.end.done():
                 return
             try:
-                self._hear(read_line(line))
+                self._hear(read_line(line) if line else None)
             except FeedError as error:
                 self._over(End.LOST, str(error))
 
@@ -79,7 +86,7 @@ class Subscription(Sink):
         if fault.kind == "connection_lost" and not self._answered:
             self._over(End.CLOSED, CLOSED)
         else:
-            self._over(End.LOST, fault.message)
+            self._over(End.BROKEN if fault.kind == "connection_lost" else End.LOST, fault.message)
 
     def on_quiet(self, quiet: float, now: float) -> None:
         if quiet > SILENCE:

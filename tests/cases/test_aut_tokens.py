@@ -211,7 +211,7 @@ def test_AUT_12_key_fetch_blocks_nobody(tmp_path):
     async def engine(conn, request):
         await conn.send(sse_head() + chunked(chat_chunk("a")))
         await streaming.wait()
-        await conn.send(chunked(event("[DONE]")) + chunked(b""))
+        await conn.send(chunked(chat_chunk(finish="stop")) + chunked(event("[DONE]")) + chunked(b""))
 
     async def body():
         async with key_server() as server:

@@ -46,13 +46,15 @@ def test_ERR_02_html_from_a_load_balancer(request_body, retry, status):
     async def body():
         async with scene(answer(status, HTML, "text/html", retry)) as s:
             got = await s.ask(request_body)
-            assert (got.status, got.header("content-type")) == (status, "application/json")
+            # Where the gateway knows the path, 404 is no word of an engine, and nothing a client can mend.
+            shown = 502 if status == 404 else status
+            assert (got.status, got.header("content-type")) == (shown, "application/json")
             assert b"<html" not in got.body
             assert b"Bad Gateway" not in got.body
             assert set(got.json()["error"]) == {"message", "type", "param", "code"}
             if retry:
                 assert got.header("retry-after") == "7"
-            assert (await s.outcome()).fault.whose is (Whose.ENGINE if status >= 500 else Whose.CLIENT)
+            assert (await s.outcome()).fault.whose is Whose.ENGINE
 
     run(body())
 

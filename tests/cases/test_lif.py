@@ -50,7 +50,6 @@ def test_LIF_01_streams_finish_and_connections_say_that_they_close():
             got = await idle.get("/readyz")
             assert (got.status, got.header("connection")) == (503, "close")
             assert await idle.read_until_close() == b""
-            # LIF-03: who has not heard of it yet is served.
             got = await s.ask(CHAT)
             assert (got.status, got.header("connection")) == (200, "close")
             resting = await s.client()
@@ -64,6 +63,34 @@ def test_LIF_01_streams_finish_and_connections_say_that_they_close():
                 assert (await client.read_until(b"0\r\n\r\n")).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
                 assert await client.read_until_close() == b""
             await ending
+
+    run(body())
+
+
+def test_LIF_03_who_still_comes_while_it_leaves_is_served():
+    async def body():
+        async with scene(GOOD, more="pre_stop: 1h") as s:
+            hurry = asyncio.Event()
+            ending = asyncio.get_running_loop().create_task(s.process.drain(hurry))
+            await asyncio.sleep(0)
+
+            async def late():
+                async with RawClient(s.url) as client:
+                    got = await client.post(PATH, CHAT)
+                    return got.status, got.header("connection"), await client.read_until_close()
+
+            for _ in range(20):
+                assert await late() == (200, "close", b"")
+            assert await asyncio.gather(*(late() for _ in range(50))) == 50 * [(200, "close", b"")]
+            async with RawClient(s.url) as client:
+                got = await client.get("/readyz")
+                assert (got.status, got.json()["reasons"]) == (503, ["shutting down"])
+            assert not ending.done()
+            hurry.set()
+            await ending
+            with pytest.raises(OSError):
+                await RawClient.connect(s.url)
+            assert len(s.upstream.requests) == 70
 
     run(body())
 

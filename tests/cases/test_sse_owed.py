@@ -20,11 +20,10 @@ WANTED = {"nobody": (STREAM, ""), "client": (ASKED, ""), "plugin": (STREAM, NEED
 
 def verdict(finish: bool, usage: bool, done: bool, wanted: bool) -> str | None:
     """What is missing of a stream whose worker ended it in good order; None where it is whole."""
-    if done:
-        return None  # the engine says that this is all
     if not finish:
         return "a finish reason"
-    return "the usage that was asked for" if wanted and not usage else None
+    # With `[DONE]` the engine says that this is all.
+    return "the usage that was asked for" if wanted and not usage and not done else None
 
 
 CASES = [

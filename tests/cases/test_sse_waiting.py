@@ -66,7 +66,11 @@ def test_SSE_08_heartbeats_before_the_first_content(path):
     messages = path == "/v1/messages"
     beat = b'event: ping\ndata: {"type": "ping"}\n\n' if messages else b": heartbeat\n\n"
     good = (
-        [event({"type": "content_block_delta", "delta": {"text": "a"}}), event({"type": "message_stop"})]
+        [
+            event({"type": "content_block_delta", "delta": {"text": "a"}}),
+            event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+            event({"type": "message_stop"}),
+        ]
         if messages
         else stream_of(["a"])
     )

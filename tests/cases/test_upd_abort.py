@@ -37,9 +37,10 @@ END = [
 ]
 
 
-def test_UPD_02_a_message_without_a_stop_reason():
+@pytest.mark.parametrize("aborted", [GIVEN_UP, {**GIVEN_UP, "stop_reason": None}], ids=["left out", "null"])
+def test_UPD_02_a_message_without_a_stop_reason(aborted):
     async def body():
-        async with scene(json_answer(GIVEN_UP), json_answer({**GIVEN_UP, "stop_reason": "end_turn"})) as s:
+        async with scene(json_answer(aborted), json_answer({**GIVEN_UP, "stop_reason": "end_turn"})) as s:
             answer = await s.ask(ASK, MESSAGES)
             assert answer.status == 502
             assert answer.json()["type"] == "error"

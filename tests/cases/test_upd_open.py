@@ -30,7 +30,7 @@ def chain(*plugins):
 
 def noted(s, caplog, phase, plugin="cases.broken:Fails"):
     """Each failure is counted, and logged once with plugin, phase and request."""
-    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     (call,) = s.witness.calls
     assert set(lines) == {f"plugin '{plugin}' failed in {phase} of request {call.id}"}
     assert len(lines) == 1 or phase == "judge"  # which is asked about every event

@@ -87,6 +87,7 @@ def test_UPD_06_hold_back_is_bounded():
             body = b""
             while b"[DONE]" not in body:
                 body += await client.read_some()
+            assert (await s.outcome()).ending is Ending.COMPLETED
 
     run(body())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,15 +82,19 @@ def test_USE_13_a_lost_acknowledgement_doubles_nothing(
     tmp_path: Path, url: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind: type[Any] = PostgresSink if url else SqliteSink
-    store, lost = kind.store, []
+    lost: list[int] = []
 
-    def deaf(self: Any, ledger: str, records: Sequence[Record], position: Any, head: Any) -> None:
-        store(self, ledger, records, position, head)
-        if len(lost) < 3:
-            lost.append(len(records))
-            raise Down("the connection was lost before the answer")
+    def deaf(write: Callable[..., None]) -> Callable[..., None]:
+        def written(self: Any, ledger: str, records: Sequence[Any], position: Any, head: Any) -> None:
+            write(self, ledger, records, position, head)
+            if len(lost) < 3:
+                lost.append(len(records))
+                raise Down("the connection was lost before the answer")
 
-    monkeypatch.setattr(kind, "store", deaf)
+        return written
+
+    for name in ("store", "take"):
+        monkeypatch.setattr(kind, name, deaf(getattr(kind, name)))
     monkeypatch.setattr("tailrace.proxy.ledger.books.PERIOD", 0.05)
 
     async def main() -> None:

@@ -12,6 +12,7 @@ import pytest
 from fakes import run
 from tailrace.plugins import access_log_writer
 from tailrace.plugins.access_log import AccessLog, Config
+from tailrace.plugins.access_log_queue import Queue
 from tailrace.plugins.access_log_writer import Writer
 
 
@@ -31,7 +32,7 @@ def started():
     writers: list[Writer] = []
 
     def start(path: Path | None, limit: int = 100, fd: int | None = None) -> Writer:
-        writer = Writer(path, limit)
+        writer = Writer(path, Queue(limit))
         if fd is not None:
             writer._fd = fd
         writer.open()
@@ -56,10 +57,10 @@ def quickly(monkeypatch):
 def test_a_rotated_file_is_opened_again(tmp_path, started):
     path = tmp_path / "log"
     writer = started(path)
-    writer.put(b'{"n":1}\n')
+    writer.queue.put(b'{"n":1}\n')
     wait_for(lambda: path.read_bytes())
     path.rename(tmp_path / "log.1")
-    writer.put(b'{"n":2}\n')
+    writer.queue.put(b'{"n":2}\n')
     wait_for(lambda: path.exists() and path.read_bytes())
     assert lines_of(path) == [{"n": 2}]
     assert lines_of(tmp_path / "log.1") == [{"n": 1}]
@@ -73,7 +74,7 @@ def test_reopen_follows_a_path_that_looks_the_same(tmp_path):
             inode = os.fstat(before).st_ino
             spare = os.open("/dev/null", os.O_RDONLY)
             plugin.reopen()
-            plugin._writer.put(b"{}\n")
+            plugin._writer.queue.put(b"{}\n")
             while plugin._writer.reopen:
                 await asyncio.sleep(0.005)
             assert os.fstat(plugin._writer._fd).st_ino == inode
@@ -86,11 +87,11 @@ def test_a_full_disk_is_survived_and_its_losses_are_reported(tmp_path, started, 
     path = tmp_path / "log"
     path.symlink_to("/dev/full")
     writer = started(path, limit=3)
-    writer.put(b'{"n":1}\n')
+    writer.queue.put(b'{"n":1}\n')
     wait_for(lambda: writer.failures)
     for n in range(2, 7):
-        writer.put(b'{"n":%d}\n' % n)
-    assert writer.dropped == 2
+        writer.queue.put(b'{"n":%d}\n' % n)
+    assert writer.queue.dropped == 2
     path.unlink()
     wait_for(lambda: path.exists() and len(path.read_bytes().splitlines()) == 5)
     *kept, note = lines_of(path)
@@ -105,16 +106,16 @@ def test_a_pipe_that_nobody_reads_delays_nothing_but_lines(started):
     line = b'{"x":"' + b"x" * 500 + b'"}\n'
     writer = started(None, limit=200, fd=outside)
     put = 0
-    while not writer.dropped:
-        writer.put(line)
+    while not writer.queue.dropped:
+        writer.queue.put(line)
         put += 1
     got = b""
-    while got.count(line) < put - writer.dropped or b'"dropped"' not in got:
+    while got.count(line) < put - writer.queue.dropped or b'"dropped"' not in got:
         got += os.read(inside, 65536)
     notes = [orjson.loads(other) for other in got.splitlines(keepends=True) if other != line]
-    assert sum(note["dropped"] for note in notes) == writer.dropped
+    assert sum(note["dropped"] for note in notes) == writer.queue.dropped
     os.close(inside)
-    writer.put(line)
+    writer.queue.put(line)
     wait_for(lambda: writer.failures)
     assert writer.is_alive()
     writer.finish()
@@ -128,7 +129,7 @@ def test_lines_to_a_pipe_are_never_cut_by_those_of_another_process(started):
     writers = [started(None, limit=150, fd=outside) for _ in range(3)]
     for _ in range(150):
         for writer in writers:
-            writer.put(line)
+            writer.queue.put(line)
     got = b""
     while len(got) < 450 * len(line):
         got += os.read(inside, 4096)
@@ -156,9 +157,9 @@ def test_a_line_torn_by_a_full_disk_ends_with_its_file(tmp_path, started, monkey
 
     monkeypatch.setattr(access_log_writer.os, "write", half)
     writer = started(path)
-    writer.put(b'{"n":1}\n')
-    writer.put(b'{"n":2}\n')
-    writer.put(b'{"n":3}\n')
+    writer.queue.put(b'{"n":1}\n')
+    writer.queue.put(b'{"n":2}\n')
+    writer.queue.put(b'{"n":3}\n')
     wait_for(lambda: writer.failures)
     path.rename(tmp_path / "log.1")
     wait_for(lambda: path.exists() and len(path.read_bytes().splitlines()) == 2)
@@ -173,7 +174,7 @@ def test_what_cannot_be_written_at_the_end_is_counted(tmp_path, caplog):
         plugin = AccessLog(Config(file=path))
         async with plugin.running():
             for _ in range(5):
-                plugin._writer.put(b"{}\n")
+                plugin._writer.queue.put(b"{}\n")
         assert plugin.dropped == 5
         assert plugin.failures
         assert not plugin._writer.is_alive()

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tailrace.plugins.redact import Config, Redact
-from tailrace.plugins.redact_patterns import BUILT_IN, Patterns
+from tailrace.plugins.redact_patterns import Patterns
 from tailrace.plugins.redact_prefix import analysed
 from tailrace.plugins.redact_text import Arguments, Plain
+from tailrace.proxy.personal import BUILT_IN
 
 ALL = Redact(Config(patterns=tuple(BUILT_IN)))._patterns
 

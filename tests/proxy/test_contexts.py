@@ -89,8 +89,15 @@ def test_another_attempt(how, plugin):
         with watching() as seen:
             plugins = listed(plugin, retries=True, patience=0.05 if how == "hedge" else 9)
             more = "timeouts: {first_content_base: 300ms}\n" if how == "quiet" else ""
-            async with Upstream(FAILING.get(how, FAILING["quiet"]), sse_answer(stream_of(["a"]))) as upstream:
-                workers = ["http://127.0.0.1:9"] if how == "refused" else [upstream]
+            turns = iter([FAILING.get(how, FAILING["quiet"]), sse_answer(stream_of(["a"]))])
+
+            async def in_turn(conn, request):
+                turn = next(turns)
+                await (turn(conn, request) if callable(turn) else conn.send(turn))
+
+            # A hedge goes to another worker.
+            async with Upstream(in_turn) as upstream, Upstream(in_turn) as other:
+                workers = ["http://127.0.0.1:9"] if how == "refused" else [upstream, other]
                 async with gateway(yaml_for(*workers, plugins=plugins, more=more)) as g:
                     async with RawClient(g.doors[0].shown) as client:
                         got = await client.post(PATH, STREAM)

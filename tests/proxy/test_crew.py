@@ -75,6 +75,7 @@ def start(metrics: int) -> Start:
         births=metrics,
         drained=(),
         host_unready=(),
+        found={"number": 1, "members": {}, "same": {}},
         who="test",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import resource
 
 import pytest
@@ -26,8 +27,10 @@ def test_what_is_said(
     limits = [(512, hard)]
     monkeypatch.setattr(resource, "getrlimit", lambda _what: limits[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _what, both: limits.append(both))
-    raise_file_limit(connections)
+    with caplog.at_level(logging.INFO, "tailrace"):
+        raise_file_limit(connections)
     assert limits[-1] == (hard, hard)
+    assert all(record.levelno == logging.INFO for record in caplog.records), "nothing is in the way yet"
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == (0 if told is None else 1)
     assert told is None or (told in lines[0] and f"may open {hard} files" in lines[0] and "LimitNOFILE=" in lines[0])

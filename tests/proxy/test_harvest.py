@@ -8,9 +8,12 @@ from typing import Any, ClassVar
 
 import pytest
 from fakes import RawClient, Upstream, chat_chunk, event, gateway, json_answer, run, sse_answer, yaml_for
+from tailrace.proxy.body import JsonBody
 from tailrace.proxy.call import Call
+from tailrace.proxy.harvest import Harvest
 from tailrace.proxy.outcome import Outcome, Usage
 from tailrace.proxy.plugin import Needs, Plugin
+from tailrace.proxy.sending import added
 from tailrace.proxy.usage import usage_in
 
 SEEN: list[tuple[Usage | None, list[int] | None]] = []
@@ -136,3 +139,23 @@ def test_token_ids_are_kept_for_the_plugin_and_hidden_from_the_client() -> None:
 )
 def test_usage_in_every_spelling(body: Any, usage: Usage | None) -> None:
     assert usage_in(json.dumps(body).encode()) == usage
+
+
+@pytest.mark.interpreted  # its call is none
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (None, {b"stream_options", b"include_usage", b"return_token_ids"}),
+        ({"x_vendor": 1}, {b"include_usage", b"return_token_ids"}),
+        ({"include_usage": False}, {b"return_token_ids"}),
+        ({"include_usage": True}, {b"return_token_ids"}),
+    ],
+)
+def test_what_a_refusal_may_name_is_what_the_client_has_not_said(
+    options: dict[str, Any] | None, names: set[bytes]
+) -> None:
+    body = JsonBody(json.dumps(ASK | ({} if options is None else {"stream_options": options})).encode(), 64)
+    harvest = Harvest(None)  # type: ignore[arg-type]
+    harvest.ask_usage(body, running=False)
+    harvest.asked_ids = True
+    assert set(added(harvest)) == names

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from fakes import chat_chunk, event, run
-from racing import ROLE, Course, move_on, policy, racing
-from tailrace.proxy.fault import Fault, Whose, bad_answer, no_worker, timed_out
+from racers import ROLE
+from racing import Course, move_on, policy, racing
+from tailrace.proxy.fault import Fault, Whose, bad_answer, most_useful, no_worker, timed_out
 from tailrace.proxy.plugin import EXCLUDED
-from tailrace.proxy.race import MAX_TRIES, most_useful
+from tailrace.proxy.race import MAX_TRIES
 
 pytestmark = pytest.mark.interpreted
 

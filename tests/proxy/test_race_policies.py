@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 from fakes import chat_chunk, run
-from racing import ROLE, Course, move_on, policy, racing
+from racers import ROLE
+from racing import Course, move_on, policy, racing
 from tailrace.proxy.fault import Reject
 from tailrace.proxy.plugin import EXCLUDED, Target, Verdict
 

@@ -219,13 +219,3 @@ def test_under_tls_only_time_can_tell(tmp_path: Path, monkeypatch: pytest.Monkey
             thread.join()
 
     run(body())
-
-
-def test_the_round_trip_is_known_from_the_start() -> None:
-    async def body() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as sock:
-            async with rested(sock) as (connection, _):
-                assert connection.transport is not None
-                assert 0 < stale.round_trip(connection.transport) < 1
-
-    run(body())

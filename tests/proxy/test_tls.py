@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from certificates import Authority, Pair
 from fakes import CHAT, GOOD, PATH, RawClient, Upstream, chat_chunk, chunked, gateway, run, sse_head
+from tailrace.proxy.client_tls import ClientTls
 from tailrace.proxy.listener import ServerTls
-from tailrace.proxy.settings import ClientTls
 from tailrace.proxy.tls import ClientContext, ServerContext
 
 

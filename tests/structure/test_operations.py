@@ -1,4 +1,4 @@
-"""That what operators are told is so: the metrics, alerts and log lines that the README and config/deploy name."""
+"""That what operators are told is so: the metrics, alerts and log lines that texts and config/deploy name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tailrace.proxy.metrics.family import Family, Kind
 from tree import ROOT
 
 README = (ROOT / "README.md").read_text()
-SECTION = README.partition("### When paged\n")[2].partition("\n### ")[0]
+OPERATIONS = (ROOT / "OPERATIONS.md").read_text()
 ALERTS = ROOT / "config/deploy/alerts.yaml"
 RULES: list[dict[str, Any]] = [
     rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]
@@ -54,7 +54,7 @@ def of_plugins() -> set[str]:
 
 def rows(heading: str) -> list[list[str]]:
     """The cells of the table with this heading."""
-    table = SECTION.partition(f"| {heading} |")[2].partition("\n\n")[0]
+    table = OPERATIONS.partition(f"| {heading} |")[2].partition("\n\n")[0]
     return [[cell.strip() for cell in line.removeprefix("| ").split(" | ")] for line in table.splitlines()[2:]]
 
 
@@ -68,8 +68,8 @@ def test_the_table_has_every_metric_and_no_other() -> None:
     assert sorted(named) == sorted({*core(), *of_plugins()})
 
 
-def test_every_metric_that_the_readme_names_is_there() -> None:
-    assert set(METRIC.findall(README)) <= {*core(), *of_plugins(), "tailrace_bench"}
+def test_every_metric_that_is_named_is_there() -> None:
+    assert set(METRIC.findall(README + OPERATIONS)) <= {*core(), *of_plugins(), "tailrace_bench"}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
@@ -121,24 +121,49 @@ CALM = """\
       - {series: 'up{job="tailrace",instance="g"}', values: '1x30'}
       - {series: 'tailrace_worker_eligible{instance="g",worker="a"}', values: '1x30'}
       - {series: 'tailrace_worker_eligible{instance="g",worker="b"}', values: '0x30'}
+      - {series: 'tailrace_attempts_total{instance="g",worker="a",outcome="won"}', values: '0+100x30'}
+      - {series: 'tailrace_attempts_total{instance="g",worker="a",outcome="refused"}', values: '0+300x30'}
+      - {series: 'tailrace_attempts_total{instance="g",worker="a",outcome="failed"}', values: '0+2x30'}
+      - {series: 'tailrace_pool_eligible{instance="g",pool="p"}', values: '1x30'}
+      - {series: 'tailrace_pool_eligible{instance="g",pool="q"}', values: '2x30'}
       - {series: 'tailrace_worker_up{instance="g",worker="a"}', values: '1x30'}
-      - {series: 'tailrace_worker_waiting{instance="g",worker="a"}', values: '0x30'}
-      - {series: 'tailrace_worker_waiting{instance="g",worker="b"}', values: '9x30'}
-      - {series: 'tailrace_requests_total{instance="g",code="200"}', values: '0+6000x30'}
-      - {series: 'tailrace_requests_total{instance="g",code="503"}', values: '0+1x30'}
+      - {series: 'tailrace_pool_waiting{instance="g",pool="p"}', values: '0x30'}
+      - {series: 'tailrace_pool_waiting{instance="g",pool="q"}', values: '0x30'}
+      - {series: 'tailrace_admission_waiting{instance="g",pool="p",class="interactive"}', values: '0x30'}
+      - {series: 'tailrace_admission_waiting{instance="g",pool="p",class="batch"}', values: '9x30'}
+      - {series: 'tailrace_requests_total{instance="g",route="chat",code="200"}', values: '0+6000x30'}
+      - {series: 'tailrace_requests_total{instance="g",route="chat",code="503"}', values: '0+1x30'}
+      - {series: 'tailrace_requests_total{instance="g",route="health",code="200"}', values: '0+60000x30'}
+      - {series: 'tailrace_requests_total{instance="g",route="health",code="503"}', values: '0+2000x30'}
+      - {series: 'tailrace_requests_total{instance="h",route="health",code="503"}', values: '0+60x30'}
+      - {series: 'tailrace_streams_cut_total{instance="g"}', values: '0+1x30'}
+      - {series: 'tailrace_fallback_answered_total{instance="g",to="model b"}', values: '0+1x30'}
       - {series: 'tailrace_time_to_first_token_seconds_bucket{instance="g",model="m",le="0.5"}', values: '0+999x30'}
       - {series: 'tailrace_time_to_first_token_seconds_bucket{instance="g",model="m",le="0.75"}', values: '0+1000x30'}
       - {series: 'tailrace_time_to_first_token_seconds_bucket{instance="g",model="m",le="+Inf"}', values: '0+1000x30'}
       - {series: 'tailrace_config_reload_failures_total{instance="g"}', values: '3x30'}
+      - {series: 'tailrace_retry_refused_total{instance="g",why="retry"}', values: '7x30'}
+      - {series: 'tailrace_breaker_state{instance="g",worker="a"}', values: '0x9 2x3 0x9 1x3 0x9'}
+      - {series: 'tailrace_breaker_state{instance="g",worker="b"}', values: '0x9 2x2 1x30'}
+      - {series: 'tailrace_rescue_lost_total{instance="g",why="request"}', values: '0+1x30'}
+      - {series: 'tailrace_rescue_lost_total{instance="g",why="worker"}', values: '2x30'}
 """
 TROUBLE = {
     "TailraceDown": ("up{job", "'0x30'"),
     "TailraceNoWorkers": ('eligible{instance="g",worker="a"', "'0x30'"),
-    "TailraceErrors": ('code="503"', "'0+90x30'"),
+    "TailracePoolDown": ('pool="p"', "'0x30'"),
+    "TailraceAttemptsFail": ('outcome="failed"', "'0+150x30'"),
+    "TailraceErrors": ('route="chat",code="503"', "'0+90x30'"),
+    "TailraceFallback": ("fallback_answered", "'0+90x30'"),
+    "TailraceStreamsCut": ("streams_cut", "'0+20x30'"),
     "TailraceFirstTokenSlow": ('le="0.5"', "'0+900x30'"),
     "TailraceWorkerLost": ("worker_up", "'0x30'"),
-    "TailraceWorkersFull": ('waiting{instance="g",worker="a"', "'2x30'"),
+    "TailraceWorkersFull": ('pool_waiting{instance="g",pool="p"', "'2x30'"),
+    "TailraceCallsWait": ('class="interactive"', "'2x30'"),
     "TailraceReloadRefused": ("reload_failures", "'0+1x30'"),
+    "TailraceRetriesRefused": ("retry_refused", "'0+1x30'"),
+    "TailraceCircuitOpen": ('breaker_state{instance="g",worker="a"', "'0x5 2x4 1x1 2x30'"),
+    "TailraceStreamsLost": ('rescue_lost_total{instance="g",why="worker"', "'0+1x30'"),
 }
 
 

@@ -1,4 +1,4 @@
-"""That the README says what is so: its table of defaults, the files and functions it names, its commands."""
+"""That the README, OPERATIONS.md and config/README.md say what is so: defaults, places in the code, commands, links."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import re
 from dataclasses import fields
 
 import pytest
+from tailrace.proxy import registry
 from tailrace.proxy.config import defaults
 from tailrace.proxy.configuration import understand
 from tailrace.proxy.settings import Gateway
 from tailrace.worker.sidecar import SidecarRole
-from tree import ROOT, named
+from tree import ROOT
 
 README = (ROOT / "README.md").read_text()
+SETTINGS = (ROOT / "config/README.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (.*) \|$", re.MULTILINE)
 PLACE = re.compile(r"`((?:proxy|plugins|worker)/[\w/]+\.py)(?:: ([\w.]+))?`")
@@ -21,8 +23,8 @@ PLACE = re.compile(r"`((?:proxy|plugins|worker)/[\w/]+\.py)(?:: ([\w.]+))?`")
 
 def tables() -> list[list[tuple[str, ...]]]:
     """The rows of the gateway's table of defaults and of the sidecar's."""
-    between = README.split("<!-- defaults -->")[1].split("<!-- /defaults -->")[0]
-    parts = between.split("A worker's file")
+    between = SETTINGS.split("<!-- defaults -->")[1].split("<!-- /defaults -->")[0]
+    parts = between.split("\nA worker's file")
     assert len(parts) == 2
     return [ROW.findall(part) for part in parts]
 
@@ -37,7 +39,7 @@ def test_the_defaults_of_a_sidecar_that_are_not_those_of_a_gateway() -> None:
 
 
 def test_what_only_a_gateway_has() -> None:
-    [named] = re.findall(r"^A worker's file .* has the same but for (.*), and these", README, re.MULTILINE)
+    [named] = re.findall(r"^A worker's file .* has the same but for (.*), and these", SETTINGS, re.MULTILINE)
     ours, theirs = ({field.name for field in fields(role)} for role in (Gateway, SidecarRole.Settings))
     assert set(re.findall("`([^`]+)`", named)) == ours - theirs
 
@@ -97,6 +99,24 @@ def test_a_make_target_is_there(target: str) -> None:
     assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)
 
 
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^):#]+)\)", README))))
-def test_a_link_leads_somewhere(link: str) -> None:
-    assert (ROOT / link).exists(), f"{named(ROOT / 'README.md')} links to {link}"
+def test_the_table_of_plugins_has_all_that_come_along_and_so_has_the_chain_of_all() -> None:
+    table = README.partition("## Plugins\n")[2].partition("\n## ")[0]
+    built_in = sorted(registry.names("plugins"))
+    assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == built_in
+    chain = (ROOT / "plugins/README.md").read_text().partition("A chain of all of them")[2].partition("```\n")[0]
+    assert sorted(re.findall(r"^  - (\w+):", chain, re.MULTILINE)) == built_in
+
+
+LINKS = [
+    (file, *found) for file in ("README.md", "OPERATIONS.md", "config/README.md", "plugins/README.md")
+    for found in sorted(set(re.findall(r"\]\(([^):#]*)(?:#([\w-]+))?\)", (ROOT / file).read_text())))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "link", "part"), LINKS)
+def test_a_link_leads_somewhere(file: str, link: str, part: str) -> None:
+    target = (ROOT / file).parent / link if link else ROOT / file
+    assert target.exists(), f"{file} links to {link}"
+    if part:
+        headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+        assert part in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -5,7 +5,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("proxy", "plugins", "worker", "loadtests")
 TREES = (*CODE, "tests", "config", ".ci")
-LOOSE = ("README.md", "Makefile", "pyproject.toml", "setup.cfg")
+LOOSE = ("README.md", "OPERATIONS.md", "Makefile", "pyproject.toml", "setup.cfg")
 _GENERATED = {"__pycache__", "results"}
 
 

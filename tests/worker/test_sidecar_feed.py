@@ -16,11 +16,11 @@ from tailrace.worker.sidecar import running
 
 
 class Reader:
-    """Reads a feed; `told` are its lines so far."""
+    """Reads a feed; `told` are its states so far, `beats` counts the signs of life behind the last one."""
 
     def __init__(self) -> None:
         self.told: list[dict[str, Any]] = []
-        self.times: list[float] = []
+        self.beats = 0
         self.ended = False
 
     async def read(self, client: RawClient, headers: dict[str, str] | None = None) -> None:
@@ -32,8 +32,11 @@ class Reader:
             if not chunk[0]:
                 self.ended = True
                 return
-            self.times.append(asyncio.get_running_loop().time())
-            self.told.append(orjson.loads(chunk[0]))
+            if chunk[0] == b"\n":
+                self.beats += 1
+            else:
+                self.told.append(orjson.loads(chunk[0]))
+                self.beats = 0
 
 
 def reading(client: RawClient, headers: dict[str, str] | None = None) -> tuple[Reader, asyncio.Task[None]]:
@@ -68,7 +71,7 @@ def test_a_subscriber_hears_at_once_and_then_of_changes():
 def test_the_death_of_the_engine_is_not_gathered(monkeypatch: pytest.MonkeyPatch):
     # Only what is urgent is told before a test would run out of time.
     monkeypatch.setattr(state_feed, "GATHER", 60.0)
-    monkeypatch.setattr(state_feed, "HEARTBEAT", 60.0)
+    monkeypatch.setattr(state_feed, "BEAT", 60.0)
 
     async def body():
         async with simulated() as sim, sidecar(found(sim.url, failures=1)) as process, RawClient(url_of(process)) as it:
@@ -84,11 +87,57 @@ def test_the_death_of_the_engine_is_not_gathered(monkeypatch: pytest.MonkeyPatch
     run(body())
 
 
-def test_a_heartbeat_comes_where_nothing_changes():
+def test_signs_of_life_come_where_nothing_changes_and_the_state_now_and_then():
     async def body():
         async with simulated() as sim, sidecar(found(sim.url)) as process, RawClient(url_of(process)) as client:
             reader, task = reading(client)
-            await until(lambda: len(reader.told) >= 3)
+            await until(lambda: reader.beats >= 3)
+            assert reader.told[0]["heartbeat"] == 0.1
+            count = len(reader.told)
+            await until(lambda: len(reader.told) >= count + 2)
+            task.cancel()
+            await task_over(task)
+            await client.close()
+            await until(lambda: process.feed.subscribers == 0)
+            # Nobody is left whose life it would be a sign for.
+            await until(lambda: process.feed._pulse is None)
+
+    run(body())
+
+
+async def task_over(task: asyncio.Task[None]) -> None:
+    await asyncio.wait([task])
+
+
+def test_a_change_in_a_calm_is_told_in_its_own_moment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(state_feed, "BEAT", 60.0)
+    monkeypatch.setattr(state_feed, "REPEAT", 600.0)
+
+    async def body():
+        async with HeldEngine() as engine, sidecar(found(engine.url)) as process, RawClient(url_of(process)) as client:
+            reader, task = reading(client)
+            await until(lambda: reader.told)
+            for gather, lines in ((60.0, 1), (0.0, 2)):
+                monkeypatch.setattr(state_feed, "GATHER", gather)
+                process.report._gate_changed()
+                await until(lambda: not any(one.due.is_set() for one in process.feed._subscribers))
+                await asyncio.sleep(0.02)
+                assert len(reader.told) == lines
+            task.cancel()
+
+    run(body())
+
+
+def test_a_gathered_change_is_told_with_the_next_beat(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(state_feed, "REPEAT", 600.0)
+    monkeypatch.setattr(state_feed, "GATHER", 600.0)
+
+    async def body():
+        async with HeldEngine() as engine, sidecar(found(engine.url)) as process, RawClient(url_of(process)) as client:
+            reader, task = reading(client)
+            await until(lambda: reader.told)
+            process.report._gate_changed()
+            await until(lambda: len(reader.told) == 2)
             task.cancel()
 
     run(body())

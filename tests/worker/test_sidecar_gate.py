@@ -8,7 +8,7 @@ import pytest
 from fakes import RawClient, run, until
 from sidecars import CHAT, HELLO, HeldEngine, found, sidecar, url_of, worker_settings
 from tailrace.proxy.outcome import Ending, Outcome
-from tailrace.worker.pace import LATEST, SOONEST, Pace
+from tailrace.proxy.pace import LATEST, SOONEST, Pace
 
 ONE = "concurrency: 1\nqueue: 2\n"
 

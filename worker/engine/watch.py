@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
+from tailrace.proxy.watch.exposition import Load, parse
 from tailrace.worker.engine.client import EngineClient, Unanswered
-from tailrace.worker.engine.metrics import Load, parse
 from tailrace.worker.engine.progress import Progress
 from tailrace.worker.engine.settings import WatchSettings
 from tailrace.worker.engine.state import EngineState, Phase, Warmth

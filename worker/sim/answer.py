@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from tailrace.worker.sim.engine import Engine
-from tailrace.worker.sim.errors import engine_dead, queue_full
+from tailrace.worker.sim.errors import ENGINE_DEAD, engine_dead, engine_error, in_stream, queue_full
 from tailrace.worker.sim.exchange import Exchange, chunk
-from tailrace.worker.sim.failures import Fault
+from tailrace.worker.sim.failures import BESIDE, Fault
 from tailrace.worker.sim.options import Options
 from tailrace.worker.sim.sequence import Plan, Sampling, Sequence, salt_of
+from tailrace.worker.sim.text import TABLES
 
 DONE = b"data: [DONE]\n\n"
 GARBAGE = b'data: {"id":"chatcmpl-0","object":"chat.completion.chunk","choices":[{"index":0,"del\n\n'
@@ -49,11 +50,12 @@ class Answer(ABC):
                 asked.sampling,
                 self,
                 index=at * len(samples) + sample,
-                salt=salt_of(asked.model, asked.sampling, sample, engine.rng.getrandbits(32)),
+                salt=salt_of(asked.model, asked.sampling, sample, prompt, engine.rng.getrandbits(32)),
                 cache_salt=salt,
                 adapter=adapter,
                 plan=asked.plan,
                 answer_tokens=engine.settings.answer_tokens,
+                after=TABLES[engine.settings.text],
             )
             for at, prompt in enumerate(asked.prompts)
             for sample in samples
@@ -68,9 +70,12 @@ class Answer(ABC):
             engine.metrics.rejected += 1
             raise queue_full()
         for fault in self.exchange.faults:
-            if fault.fail == "slow":
+            if fault.fail in BESIDE:
                 for seq in self.sequences:
-                    seq.slow *= fault.factor
+                    if fault.fail == "slow":
+                        seq.slow *= fault.factor
+                    else:
+                        seq.claim = fault
             else:
                 self.sequences[0].strike(fault)
         self.exchange.on_gone = self.cancel
@@ -85,8 +90,8 @@ class Answer(ABC):
             self.engine.scheduler.cancel(seq)
 
     @abstractmethod
-    def on_token(self, seq: Sequence, token: int) -> None:
-        """One more token of one sequence."""
+    def on_token(self, seq: Sequence, token: int | None) -> None:
+        """One more token of one sequence; None where it ends without one."""
 
     def reason(self, seq: Sequence) -> str | None:
         """Why a sequence ended, as chat clients are told."""
@@ -115,6 +120,15 @@ class Answer(ABC):
         """Let a fault happen to this answer."""
         if fault.fail == "garbage_event":
             self.garbage()
+        elif fault.fail == "abort":
+            seq.finish_reason, seq.delta = "abort", b""
+            self.on_token(seq, None)
+        elif fault.fail == "error_event":
+            self.break_off(fault.message)
+            self.cancel()
+        elif fault.fail in ("false_end", "false_done"):
+            self.stop_short(done=fault.fail == "false_done")
+            self.cancel()
         elif fault.fail in ("cut", "half_event"):
             if fault.fail == "half_event":
                 self.half(seq)
@@ -123,21 +137,29 @@ class Answer(ABC):
         elif fault.fail != "stall":
             self.engine.incident(fault)
 
-    @abstractmethod
     def on_engine_death(self) -> None:
         """Tell the client that there will be no more."""
+        self.break_off(ENGINE_DEAD)
+
+    @abstractmethod
+    def break_off(self, message: str) -> None:
+        """End with an error, as vLLM does where the engine fails."""
+
+    @abstractmethod
+    def stop_short(self, *, done: bool) -> None:
+        """End as if all was well, without a reason; `done` after the words that end a stream."""
 
 
 class Stream(Answer):
     """An answer sent as events."""
 
-    def on_token(self, seq: Sequence, token: int) -> None:
+    def on_token(self, seq: Sequence, token: int | None) -> None:
         """Send the token at once."""
         self.exchange.write(self.render(seq, token))
 
     @abstractmethod
-    def render(self, seq: Sequence, token: int) -> bytes:
-        """The chunks, framed, that show one token; may be empty."""
+    def render(self, seq: Sequence, token: int | None) -> bytes:
+        """The chunks, framed, that show one token, or an end without one; may be empty."""
 
     def half(self, seq: Sequence) -> None:
         """Send the first half of the next chunk."""
@@ -148,24 +170,22 @@ class Stream(Answer):
         """Send an event that ends in the middle of its JSON."""
         self.exchange.event(GARBAGE)
 
-    def on_engine_death(self) -> None:
+    def break_off(self, message: str) -> None:
         """An error event, then the stream's usual end."""
-        self.exchange.write(chunk(self.death_event()) + self.death_end())
+        self.exchange.write(chunk(in_stream(message)) + chunk(DONE))
         self.exchange.end()
 
-    @abstractmethod
-    def death_event(self) -> bytes:
-        """The event that says that the engine is dead."""
-
-    def death_end(self) -> bytes:
-        """What still comes after it, framed."""
-        return chunk(DONE)
+    def stop_short(self, *, done: bool) -> None:
+        """End the body as it should, after `[DONE]` or not."""
+        if done:
+            self.exchange.event(DONE)
+        self.exchange.end()
 
 
 class Unary(Answer):
     """An answer sent in one piece."""
 
-    def on_token(self, seq: Sequence, token: int) -> None:
+    def on_token(self, seq: Sequence, token: int | None) -> None:
         """Nothing is shown before the end."""
 
     def on_strike(self, seq: Sequence, fault: Fault) -> None:
@@ -192,6 +212,10 @@ class Unary(Answer):
         self.exchange.reply(200, _BROKEN_BODY)
         self.cancel()
 
-    def on_engine_death(self) -> None:
+    def break_off(self, message: str) -> None:
         """A 500 instead of the answer."""
-        self.exchange.refuse(engine_dead())
+        self.exchange.refuse(engine_error(message))
+
+    def stop_short(self, *, done: bool) -> None:
+        """Send what there is."""
+        self.exchange.reply(200, self.body())

@@ -10,7 +10,7 @@ from tailrace.worker.sim.errors import bad_request, draining, invalid
 from tailrace.worker.sim.exchange import Exchange
 from tailrace.worker.sim.options import read_options
 from tailrace.worker.sim.plan import plan_for
-from tailrace.worker.sim.template import chat_messages, chat_prompt
+from tailrace.worker.sim.template import read_opening
 from tailrace.worker.sim.validation import Body, boolean, integer, json_body, required
 
 
@@ -30,19 +30,20 @@ def read_chat(engine: Engine, body: Body) -> Asked:
     if not isinstance(messages, list):
         raise invalid("list_type", "body.messages", "Input should be a valid list", messages)
     options = read_options(body, limits=("max_completion_tokens", "max_tokens"), logprobs=_logprobs(body))
-    resume = boolean(body, "continue_final_message")
-    generate = boolean(body, "add_generation_prompt") if "add_generation_prompt" in body else True
-    if resume and generate:
-        raise bad_request("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+    opening = read_opening(body)
     # What concerns tools is wrong before anything is known of the prompt.
     plan_for(body, ())
     model = engine.resolve(body.get("model"))
-    prompt = chat_prompt(chat_messages(messages, model), generate=generate, resume=resume)
+    prompt = opening.prompt(messages, model)
     sampling = options.sampling(len(prompt), engine.settings.max_model_len)
     return Asked(model=model, prompts=[prompt], sampling=sampling, options=options, plan=plan_for(body, prompt))
 
 
 def _logprobs(body: Body) -> int | None:
-    if not boolean(body, "logprobs"):
-        return None
-    return max(0, integer(body, "top_logprobs") or 0)
+    top = integer(body, "top_logprobs")
+    if boolean(body, "logprobs"):
+        return top or 0
+    if top:
+        message = "when using `top_logprobs`, `logprobs` must be set to true. (parameter=top_logprobs)"
+        raise bad_request(message, "top_logprobs")
+    return None

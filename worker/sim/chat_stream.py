@@ -7,11 +7,10 @@ from uuid import uuid4
 import orjson
 from tailrace.worker.sim.answer import DONE, Asked, Stream
 from tailrace.worker.sim.engine import Engine
-from tailrace.worker.sim.errors import ENGINE_DEAD, in_stream
 from tailrace.worker.sim.exchange import Exchange, chunk
 from tailrace.worker.sim.logprobs import chat_logprobs, ranked
 from tailrace.worker.sim.sequence import Sequence
-from tailrace.worker.sim.usage import counts, stream_usage, timing
+from tailrace.worker.sim.usage import running, stream_usage, timing
 
 _PLAIN = b'"},"logprobs":null,"finish_reason":null,"token_ids":null}]}\n\n\r\n'
 _ROLE = b'{"role":"assistant","content":""}'
@@ -37,7 +36,7 @@ class ChatStream(Stream):
         self._before = [self._common + b'{"index":%d,"delta":{"content":"' % seq.index for seq in self.sequences]
         self._size = [len(before) + len(_PLAIN) - 2 for before in self._before]
 
-    def render(self, seq: Sequence, token: int) -> bytes:
+    def render(self, seq: Sequence, token: int | None) -> bytes:
         """The chunk for one token, after the opening ones if it is the first of all."""
         if self._quick and seq.finish_reason is None and self._opened:
             at, text = seq.index, seq.delta
@@ -46,6 +45,8 @@ class ChatStream(Stream):
         if not self._opened:
             self._opened = True
             opening = b"".join(self._role(each) for each in self.sequences)
+        if not seq.ids:
+            return opening
         delta = self._tool_delta(seq) if self.asked.plan and self.asked.plan.tool else b'{"content":"%b"}' % seq.delta
         if delta is None:
             if seq.finish_reason is None and not self.asked.options.return_token_ids:
@@ -60,16 +61,18 @@ class ChatStream(Stream):
         end = b',"prompt_token_ids":%b,"prompt_text":null}\n\n' % ids
         return chunk(self._common + choice + usage + end)
 
-    def _chunk(self, seq: Sequence, token: int, delta: bytes) -> bytes:
+    def _chunk(self, seq: Sequence, token: int | None, delta: bytes) -> bytes:
         options = self.asked.options
         logprobs = b"null"
-        if (top := self.asked.sampling.logprobs) is not None:
+        if token is not None and (top := self.asked.sampling.logprobs) is not None:
             logprobs = orjson.dumps({"content": [chat_logprobs(ranked(seq, top), top)]})
         reason, end = b"null", b""
         if seq.finish_reason is not None:
             reason = b'%b,"stop_reason":%b' % (orjson.dumps(self.reason(seq)), orjson.dumps(seq.stop_reason))
             end = b"" if options.include_usage else self._fingerprint
-        ids = b"[%d]" % token if options.return_token_ids else b"null"
+        ids = b"null"
+        if options.return_token_ids:
+            ids = b"[]" if token is None else b"[%d]" % token
         choice = b'{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":%b,"token_ids":%b}]' % (
             seq.index,
             delta,
@@ -82,8 +85,10 @@ class ChatStream(Stream):
     def _usage(self, seq: Sequence, said: int) -> bytes:
         if not self.asked.options.continuous_usage:
             return b""
-        usage = counts(len(seq.prompt), said) | {"completion_tokens_details": None}
-        return b',"usage":' + orjson.dumps(usage)
+        usage = running(seq, said)
+        if usage is None:
+            return b""
+        return b',"usage":' + orjson.dumps(usage | {"completion_tokens_details": None})
 
     def _tool_delta(self, seq: Sequence) -> bytes | None:
         """What the latest token adds to the call; None where it adds nothing."""
@@ -105,19 +110,12 @@ class ChatStream(Stream):
 
     def finish(self) -> None:
         """The usage chunk if asked for, and the end."""
-        if self.asked.options.include_usage:
-            self.exchange.event(self.usage_event())
+        settings = self.engine.settings
+        usage = stream_usage(settings, self.sequences, created=True) if self.asked.options.include_usage else None
+        if usage is not None:
+            times = timing(settings, self.sequences)
+            metrics = b',"metrics":' + orjson.dumps(times) if times else b""
+            end = b'],"usage":%b%b%b}\n\n' % (orjson.dumps(usage), self._fingerprint, metrics)
+            self.exchange.event(self._common + end)
         self.exchange.event(DONE)
         self.exchange.end()
-
-    def usage_event(self) -> bytes:
-        """The chunk without choices."""
-        settings = self.engine.settings
-        usage = orjson.dumps(stream_usage(settings, self.sequences, created=True))
-        times = timing(settings, self.sequences)
-        metrics = b',"metrics":' + orjson.dumps(times) if times else b""
-        return self._common + b'],"usage":%b%b%b}\n\n' % (usage, self._fingerprint, metrics)
-
-    def death_event(self) -> bytes:
-        """The error that vLLM sends in the stream."""
-        return in_stream(ENGINE_DEAD)

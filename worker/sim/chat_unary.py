@@ -18,9 +18,9 @@ class ChatUnary(Unary):
 
     _ranked: dict[Sequence, list[Ranked]] | None = None
 
-    def on_token(self, seq: Sequence, token: int) -> None:
+    def on_token(self, seq: Sequence, token: int | None) -> None:
         """Nothing is shown before the end; probabilities are noted while they are known."""
-        if (top := self.asked.sampling.logprobs) is not None:
+        if token is not None and (top := self.asked.sampling.logprobs) is not None:
             if self._ranked is None:
                 self._ranked = {}
             self._ranked.setdefault(seq, []).append(ranked(seq, top))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import signal
 import textwrap
@@ -81,7 +82,7 @@ def settings_from(argv: Sequence[str]) -> SimSettings:
     given["lora_modules"] = tuple(given["lora_modules"] or ())
     given["faults"] = tuple(given["faults"] or ())
     settings = SimSettings(**given)
-    for fault in settings.check():
+    for fault in (*settings.check(), *settings.look()):
         parser.error(str(fault))
     return settings
 
@@ -128,10 +129,10 @@ def _value(name: str, value: str) -> object:
         return value
     if name == "rst":
         return value.lower() in ("", "1", "true", "yes")
-    try:
-        return int(value) if value.isdecimal() else float(value)
-    except ValueError:
-        return value
+    for number in (int, float):
+        with contextlib.suppress(ValueError):
+            return number(value)
+    return value
 
 
 def _adapter(text: str) -> Adapter:
@@ -207,6 +208,7 @@ def _model(group: Any) -> None:
         default=_DEFAULT.answer_tokens,
         help="mean chat answer; 0: no end",
     )
+    group.add_argument("--text", choices=("plain", "mixed"), default=_DEFAULT.text, help=_told("text"))
     for name, told in (
         ("request-id-headers", "x-request-id on every answer"),
         ("prompt-tokens-details", "cached tokens in usage"),
@@ -219,6 +221,7 @@ def _model(group: Any) -> None:
 
 
 def _speed(group: Any) -> None:
+    group.add_argument("--profile", type=_name, metavar="NAME|FILE", default=None, help=_told("profile"))
     group.add_argument(
         "--ttft-ms", type=_bound("ttft_ms"), default=_DEFAULT.ttft_ms, help="from prefill to the first token"
     )

@@ -5,11 +5,10 @@ from __future__ import annotations
 import orjson
 from tailrace.worker.sim.answer import DONE, Asked, Stream
 from tailrace.worker.sim.engine import Engine
-from tailrace.worker.sim.errors import ENGINE_DEAD, in_stream
 from tailrace.worker.sim.exchange import Exchange, chunk
 from tailrace.worker.sim.logprobs import completion_logprobs, ranked
 from tailrace.worker.sim.sequence import Sequence
-from tailrace.worker.sim.usage import counts, stream_usage, timing
+from tailrace.worker.sim.usage import running, stream_usage, timing
 
 _PLAIN = (
     b'","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}\n\n\r\n'
@@ -34,8 +33,10 @@ class CompletionStream(Stream):
         self._size = [len(before) + len(_PLAIN) - 2 for before in self._before]
         self._offset = [0] * len(self.sequences)
 
-    def render(self, seq: Sequence, token: int) -> bytes:
+    def render(self, seq: Sequence, token: int | None) -> bytes:
         """The chunk for one token."""
+        if not seq.ids:
+            return b""
         if self._quick and seq.finish_reason is None:
             at, text = seq.index, seq.delta
             return b"%x\r\n%b%b%b" % (self._size[at] + len(text), self._before[at], text, _PLAIN)
@@ -45,10 +46,12 @@ class CompletionStream(Stream):
         """The event for one token; None where a choice ends without one."""
         options = self.asked.options
         logprobs = b"null"
-        if (top := self.asked.sampling.logprobs) is not None and token is not None:
+        if token is not None and (top := self.asked.sampling.logprobs) is not None:
             offset = self._offset[seq.index]
-            logprobs = orjson.dumps(completion_logprobs([ranked(seq, top)], offset))
-            self._offset[seq.index] = offset + len(orjson.loads(b'"%b"' % seq.delta))
+            told = completion_logprobs([ranked(seq, top)], offset)
+            logprobs = orjson.dumps(told)
+            # By the tokens told, not by the text shown: that lags behind where a stop string may come.
+            self._offset[seq.index] = offset + len(told["tokens"][0])
         ids, prompt = b"null", b"null"
         if options.return_token_ids:
             ids = b"[]" if token is None else b"[%d]" % token
@@ -62,21 +65,19 @@ class CompletionStream(Stream):
             prompt,
         )
         end = b"" if options.include_usage or seq.finish_reason is None else self._fingerprint
-        if options.continuous_usage:
-            end += b',"usage":' + orjson.dumps(counts(len(seq.prompt), len(seq.ids)))
+        usage = running(seq, len(seq.ids)) if options.continuous_usage else None
+        if usage is not None:
+            end += b',"usage":' + orjson.dumps(usage)
         return b'%b%b,"token_ids":%b}]%b}\n\n' % (self._start, choice, ids, end)
 
     def finish(self) -> None:
         """The usage chunk if asked for, and the end."""
-        if self.asked.options.include_usage:
-            settings = self.engine.settings
-            usage = orjson.dumps(stream_usage(settings, self.sequences, created=False))
+        settings = self.engine.settings
+        usage = stream_usage(settings, self.sequences, created=False) if self.asked.options.include_usage else None
+        if usage is not None:
             times = timing(settings, self.sequences)
             metrics = b',"metrics":' + orjson.dumps(times) if times else b""
-            self.exchange.event(self._start + b'],"usage":%b%b%b}\n\n' % (usage, self._fingerprint, metrics))
+            end = b'],"usage":%b%b%b}\n\n' % (orjson.dumps(usage), self._fingerprint, metrics)
+            self.exchange.event(self._start + end)
         self.exchange.event(DONE)
         self.exchange.end()
-
-    def death_event(self) -> bytes:
-        """The error that vLLM sends in the stream."""
-        return in_stream(ENGINE_DEAD)

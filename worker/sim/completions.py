@@ -15,7 +15,7 @@ from tailrace.worker.sim.options import read_options
 from tailrace.worker.sim.sequence import Sequence
 from tailrace.worker.sim.tokenizer import VOCAB_SIZE, encode
 from tailrace.worker.sim.usage import full_timing, full_usage
-from tailrace.worker.sim.validation import Body, integer, json_body, required
+from tailrace.worker.sim.validation import Body, integer, json_body
 
 _DEFAULT_TOKENS = 16
 
@@ -34,7 +34,9 @@ def completions(engine: Engine, exchange: Exchange) -> None:
 
 
 def _read(engine: Engine, body: Body) -> Asked:
-    given = required(body, "prompt")
+    given = body.get("prompt")
+    if given is None or given == "":
+        raise bad_request("Either prompt or prompt_embeds must be provided and non-empty. (parameter=prompt)", "prompt")
     options = read_options(body, limits=("max_tokens",), logprobs=integer(body, "logprobs"))
     model = engine.resolve(body.get("model"))
     prompts = read_prompts(given)
@@ -53,7 +55,9 @@ def read_prompts(given: object, name: str = "prompt") -> list[list[int]]:
         prompts = [encode(given)]
     elif isinstance(given, list) and given and all(isinstance(one, str) for one in given):
         prompts = [encode(one) for one in given]
-    elif isinstance(given, list) and given and all(_is_ids(one) for one in given):
+    elif given == []:
+        raise bad_request("You must pass at least one prompt")
+    elif isinstance(given, list) and all(_is_ids(one) for one in given):
         prompts = given
     elif _is_ids(given):
         prompts = [given]  # type: ignore[list-item]
@@ -73,7 +77,10 @@ def _is_ids(given: object) -> bool:
 
 
 def _abort(engine: Engine, exchange: Exchange, asked: Asked) -> None:
-    """What vLLM makes of ids that come while it drains: a complete answer that says nothing."""
+    """What vLLM makes of ids that come while it drains: a complete answer that says nothing.
+
+    In one piece it owns up to `abort`; streamed it has no choice at all, for the engine's word came without a token.
+    """
     shape = CompletionStream if asked.options.stream else CompletionUnary
     answer = shape(engine, exchange, asked, "cmpl-")
     if asked.options.stream:
@@ -81,8 +88,6 @@ def _abort(engine: Engine, exchange: Exchange, asked: Asked) -> None:
     for seq in answer.sequences:
         seq.finish_reason = "abort"
         engine.metrics.finish_reasons["abort"] += 1
-        if isinstance(answer, CompletionStream):
-            exchange.event(answer.event(seq, None))
     answer.finish()
 
 
@@ -91,9 +96,9 @@ class CompletionUnary(Unary):
 
     _ranked: dict[Sequence, list[Ranked]] | None = None
 
-    def on_token(self, seq: Sequence, token: int) -> None:
+    def on_token(self, seq: Sequence, token: int | None) -> None:
         """Nothing is shown before the end; probabilities are noted while they are known."""
-        if (top := self.asked.sampling.logprobs) is not None:
+        if token is not None and (top := self.asked.sampling.logprobs) is not None:
             if self._ranked is None:
                 self._ranked = {}
             self._ranked.setdefault(seq, []).append(ranked(seq, top))

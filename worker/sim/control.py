@@ -1,15 +1,21 @@
-"""`/sim/control`, for this machine only: POST arms a fault (`{"fail": "none"}` clears all), GET shows the state."""
+"""`/sim/control`, for this machine only: what goes wrong is armed, cleared and shown there, whatever the engine does.
+
+POST `{"fail": KIND, ...}` arms a fault, or lets it happen if it is one of the whole server. POST `{"do": "clear"}`, or
+`{"fail": "none"}`, clears all faults and thaws; with `"fail": KIND` those of one kind. POST `{"do": "freeze"}` and
+`{"do": "thaw"}` stop and go on. GET shows the state.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, fields
+from typing import Any, get_args
 
 import orjson
 from tailrace.worker.sim.engine import Engine
 from tailrace.worker.sim.exchange import Exchange
-from tailrace.worker.sim.failures import Fault, fault_from
+from tailrace.worker.sim.failures import OF_SERVER, Fault, Kind, fault_from
 
-_AT_ONCE = ("engine_killed", "server_killed", "sigterm")
+CONTROL = "/sim/control"
 _DEFAULTS = {field.name: field.default for field in fields(Fault)}
 
 
@@ -22,23 +28,42 @@ def control(engine: Engine, exchange: Exchange) -> None:
         exchange.reply(405, b'{"detail":"Method Not Allowed"}', extra=b"allow: GET, POST\r\n")
     else:
         try:
-            asked = orjson.loads(request.body)
-            fault = None if asked == {"fail": "none"} else fault_from(asked)
+            _obey(engine, exchange, orjson.loads(request.body))
         except ValueError as error:
             exchange.reply(400, orjson.dumps({"detail": str(error)}))
-            return
-        if fault is None:
+
+
+def _obey(engine: Engine, exchange: Exchange, asked: Any) -> None:
+    if asked == {"fail": "none"}:
+        asked = {"do": "clear"}
+    if isinstance(asked, dict) and "do" in asked:
+        _do(engine, asked)
+        exchange.reply(200, _state(engine))
+        return
+    fault = fault_from(asked)
+    # Answered first: what comes may end this very connection.
+    exchange.reply(200, orjson.dumps({"armed": _shown(fault)}))
+    inflict(engine, fault)
+
+
+def _do(engine: Engine, asked: dict[str, Any]) -> None:
+    match asked:
+        case {"do": "clear", **rest} if not rest:
             engine.failures.clear()
-            exchange.reply(200, _state(engine))
-        else:
-            # Answered first: what comes may end this very connection.
-            exchange.reply(200, orjson.dumps({"armed": _shown(fault)}))
-            inflict(engine, fault)
+            engine.thaw()
+        case {"do": "clear", "fail": str(kind), **rest} if not rest and kind in get_args(Kind):
+            engine.failures.clear(kind)
+        case {"do": "freeze", **rest} if not rest:
+            engine.incident(Fault(fail="freeze"))
+        case {"do": "thaw", **rest} if not rest:
+            engine.thaw()
+        case _:
+            raise ValueError("`do` is clear, freeze or thaw; clear may have the `fail` of a kind beside it")
 
 
 def inflict(engine: Engine, fault: Fault) -> None:
     """Let a fault of the whole server happen now, and arm any other."""
-    if fault.fail in _AT_ONCE and fault.after_tokens is None:
+    if fault.fail in OF_SERVER and fault.after_tokens is None:
         engine.incident(fault)
     else:
         engine.failures.arm(fault)
@@ -53,6 +78,7 @@ def _state(engine: Engine) -> bytes:
     return orjson.dumps(
         {
             "state": engine.state,
+            "frozen": engine.stillness.frozen,
             "running": scheduler.running,
             "waiting": scheduler.waiting,
             "load": engine.load,

@@ -64,19 +64,32 @@ def unknown_model(name: object, aliases: tuple[str, ...]) -> Refusal:
     return Refusal(404, message, "NotFoundError", "model", anthropic=True)
 
 
-def invalid(kind: str, loc: str, msg: str, given: object, error: str | None = None) -> Refusal:
+def invalid(kind: str, loc: str, msg: str, given: object, context: object = None) -> Refusal:
     """A body that the schema does not admit; `given` is shown, dicts and lists by size only."""
     if isinstance(given, dict | list):
         given = f"<{type(given).__name__} of {len(given)} items>"
     shown: dict[str, Any] = {"type": kind, "loc": loc, "msg": msg, "input": given if given is not None else "None"}
-    if error is not None:
-        shown["ctx"] = {"error": error}
+    if context is not None:
+        shown["ctx"] = context
     return Refusal(400, f"1 validation error:\n  {shown}", "Bad Request", loc)
+
+
+def neither(given: dict[str, Any], *names: str) -> Refusal:
+    """A body that has none of the fields of which it needs one."""
+    size = f"<dict of {len(given)} items>"
+    lines = [{"type": "missing", "loc": f"body.{name}", "msg": "Field required", "input": size} for name in names]
+    message = "\n  ".join([f"{len(names)} validation errors:", *map(str, lines)])
+    return Refusal(400, message, "Bad Request", f"body.{names[0]}")
 
 
 def engine_dead() -> Refusal:
     """The engine is gone; its API server still answers."""
-    return Refusal(500, ENGINE_DEAD, "InternalServerError")
+    return engine_error(ENGINE_DEAD)
+
+
+def engine_error(message: str) -> Refusal:
+    """Something went wrong as the answer was made."""
+    return Refusal(500, message, "InternalServerError", anthropic=True)
 
 
 def queue_full() -> Refusal:
@@ -84,10 +97,10 @@ def queue_full() -> Refusal:
     return Refusal(503, QUEUE_FULL, "Service Unavailable")
 
 
-def draining() -> Refusal:
-    """The server is shutting down; raised beyond all middleware."""
-    refusal = Refusal(500, DRAINING, "InternalServerError")
-    refusal.bare = True
+def draining(*, bare: bool = True) -> Refusal:
+    """The server is shutting down; on most routes raised beyond all middleware."""
+    refusal = Refusal(500, DRAINING, "InternalServerError", anthropic=True)
+    refusal.bare = bare
     return refusal
 
 

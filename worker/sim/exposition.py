@@ -125,7 +125,9 @@ def _counters(page: Exposition, engine: Engine) -> None:
         "Prefix cache hits, in terms of number of cached tokens.",
         [({}, counted.cached_tokens)],
     )
-    page.counter("vllm:num_preemptions", "Cumulative number of preemption from the engine.", [({}, 0)])
+    page.counter(
+        "vllm:num_preemptions", "Cumulative number of preemption from the engine.", [({}, counted.preemptions)]
+    )
     page.counter("vllm:prompt_tokens", "Number of prefill tokens processed.", [({}, counted.prompt_tokens)])
     by_source = [
         ({"source": "local_compute"}, counted.prompt_tokens - counted.cached_tokens),

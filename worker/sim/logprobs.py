@@ -13,14 +13,17 @@ Ranked = list[tuple[int, float]]
 
 
 def ranked(seq: Sequence, count: int) -> Ranked:
-    """The latest token of a sequence and `count` others, likeliest first, each with its log-probability."""
+    """The latest token and others, `count` in all, likeliest first, each with its log-probability; the token at least.
+
+    The token said counts as the likeliest, as with greedy sampling it is.
+    """
     token = seq.ids[-1]
     before = seq.ids[-2] if len(seq.ids) > 1 else (seq.prompt[-1] if seq.prompt else token)
     drawn = crc32(b"logprob", seq.state)
     at = -0.05 - (drawn % 20_000) / 10_000
     found: Ranked = [(token, at)]
-    others = [other for other in alternatives(seq.state, before, count + 1) if other != token]
-    for other in others[:count]:
+    others = [other for other in alternatives(seq.after, seq.state, before, count) if other != token]
+    for other in others[: max(0, count - 1)]:
         at -= 0.1 + (crc32(b"next", drawn) % 10_000) / 10_000
         found.append((other, at))
     return found

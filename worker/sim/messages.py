@@ -9,15 +9,21 @@ from tailrace.worker.sim.answer import Asked, Stream
 from tailrace.worker.sim.chat import read_chat
 from tailrace.worker.sim.chat_unary import ChatUnary
 from tailrace.worker.sim.engine import Engine
-from tailrace.worker.sim.errors import ENGINE_DEAD, draining, invalid
+from tailrace.worker.sim.errors import draining, invalid
 from tailrace.worker.sim.exchange import Exchange, chunk
 from tailrace.worker.sim.sequence import Sequence
 from tailrace.worker.sim.template import chat_messages, chat_prompt, tool_call_text
 from tailrace.worker.sim.tool_blocks import ToolBlocks
-from tailrace.worker.sim.usage import completion_tokens, prompt_tokens
+from tailrace.worker.sim.usage import completion_tokens, prompt_tokens, untold
 from tailrace.worker.sim.validation import Body, array, integer, json_body, required
 
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+
+_UNREAD = "2 validation errors for ChatCompletionStreamResponse" + "".join(
+    f"\n{name}\n  Field required [type=missing, input_value={{'error': {{'message': '%s...am': None, 'code': 500}}}}, "
+    "input_type=dict]\n    For further information visit https://errors.pydantic.dev/2.14/v/missing"
+    for name in ("model", "choices")
+)
 
 
 def messages(engine: Engine, exchange: Exchange) -> None:
@@ -27,7 +33,7 @@ def messages(engine: Engine, exchange: Exchange) -> None:
     required(body, "max_tokens")
     asked = read_chat(engine, _as_chat(body))
     if engine.state == "draining":
-        raise draining()
+        raise draining(bare=False)
     shape = MessagesStream if asked.options.stream else MessagesUnary
     shape(engine, exchange, asked, "chatcmpl-").start()
 
@@ -37,6 +43,8 @@ def count_tokens(engine: Engine, exchange: Exchange) -> None:
     body = json_body(exchange.request.body, exchange.request.headers.get(b"content-type", b""))
     required(body, "messages")
     model = engine.resolve(body.get("model"))
+    if engine.state == "draining":
+        raise draining(bare=False)
     count = len(chat_prompt(chat_messages(_as_chat(body)["messages"], model)))
     counted = {"input_tokens": count, "context_management": {"original_input_tokens": count}}
     exchange.reply(200, orjson.dumps(counted))
@@ -92,7 +100,9 @@ def _blocks(content: object) -> object:
     return parts
 
 
-def _usage(sequences: list[Sequence], *, details: bool) -> dict[str, int]:
+def _usage(sequences: list[Sequence], *, details: bool) -> dict[str, int] | None:
+    if untold(sequences):
+        return None
     usage = {"input_tokens": prompt_tokens(sequences), "output_tokens": completion_tokens(sequences)}
     if details:
         usage |= {"cache_creation_input_tokens": sequences[0].created, "cache_read_input_tokens": sequences[0].cached}
@@ -135,7 +145,7 @@ class MessagesStream(Stream):
         self._opened = False
         self._in_block = False
 
-    def render(self, seq: Sequence, token: int) -> bytes:
+    def render(self, seq: Sequence, token: int | None) -> bytes:
         """The events for one token, after the opening one if it is the first."""
         opening = b""
         if not self._opened:
@@ -175,14 +185,11 @@ class MessagesStream(Stream):
         self.exchange.write(end + _event("message_stop", {}))
         self.exchange.end()
 
-    def death_event(self) -> bytes:
-        """Anthropic's error event."""
-        error = {"type": "error", "error": {"type": "internal_error", "message": ENGINE_DEAD}}
-        return b"event: error\ndata: " + orjson.dumps(error) + b"\n\n"
-
-    def death_end(self) -> bytes:
-        """Nothing comes after it."""
-        return b""
+    def break_off(self, message: str) -> None:
+        """Anthropic's error event; what vLLM says in it is what went wrong as it read its own error."""
+        error = {"type": "internal_error", "message": _UNREAD % (message[:2], message[:2])}
+        self.exchange.write(chunk(b"event: error\ndata: " + orjson.dumps({"type": "error", "error": error}) + b"\n\n"))
+        self.exchange.end()
 
 
 def _event(kind: str, fields: dict[str, Any]) -> bytes:

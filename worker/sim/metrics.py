@@ -48,6 +48,7 @@ class Metrics:
         self.cached_tokens = 0
         self.generation_tokens = 0
         self.rejected = 0
+        self.preemptions = 0
         self.finish_reasons: Counter[str] = Counter()
         self.ttft = Histogram(_TTFT)
         self.itl = Histogram(_ITL)

@@ -8,10 +8,12 @@ from typing import Any
 
 from tailrace.worker.sim.errors import bad_request, bad_value, invalid
 from tailrace.worker.sim.sequence import Sampling
+from tailrace.worker.sim.tokenizer import VOCAB_SIZE
 from tailrace.worker.sim.validation import Body, array, boolean, integer, mapping, number
 
 _GREEDY_BELOW = 1e-5
 _HOTTEST = 2
+_MOST_LOGPROBS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +70,27 @@ class Options:
         if self.max_tokens is not None and self.max_tokens < 1:
             message = f"max_tokens must be at least 1, got {self.max_tokens}."
             raise bad_value(message, "max_tokens", self.max_tokens)
+        if self.min_tokens < 0:
+            raise bad_request(f"min_tokens must be greater than or equal to 0, got {self.min_tokens}.")
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise bad_request(
+                f"min_tokens must be less than or equal to max_tokens={self.max_tokens}, got {self.min_tokens}."
+            )
+        self._check_logprobs()
         if self.temperature < _GREEDY_BELOW and self.n > 1:
             raise bad_request(f"n must be 1 when using greedy sampling, got {self.n}.")
+
+    def _check_logprobs(self) -> None:
+        if self.logprobs is None:
+            return
+        if self.logprobs < -1:
+            message = f"logprobs must be non-negative or -1, got {self.logprobs}."
+            raise bad_value(message, "logprobs", self.logprobs)
+        # -1 asks for the whole vocabulary.
+        asked = VOCAB_SIZE if self.logprobs == -1 else self.logprobs
+        if asked > _MOST_LOGPROBS:
+            message = f"Requested sample logprobs of {asked}, which is greater than max allowed: {_MOST_LOGPROBS}"
+            raise bad_value(message, "logprobs", asked)
 
 
 def check_length(prompt: int, output: int | None, limit: int) -> None:

@@ -16,6 +16,7 @@ from tailrace.worker.sim.clock import Clock, Timer
 from tailrace.worker.sim.errors import Refusal
 from tailrace.worker.sim.exchange import Exchange, Request
 from tailrace.worker.sim.heads import CONTINUE, Heads
+from tailrace.worker.sim.stillness import KEPT, Stillness
 
 _LOG = logging.getLogger(__name__)
 _RESET = struct.pack("ii", 1, 0)
@@ -31,6 +32,7 @@ class Connection(asyncio.Protocol):
         heads: Heads,
         clock: Clock,
         keep_alive_s: float,
+        stillness: Stillness,
         open_connections: set[Connection],
     ) -> None:
         self.heads = heads
@@ -38,6 +40,17 @@ class Connection(asyncio.Protocol):
         self._serve = serve
         self._clock = clock
         self._keep_alive_s = keep_alive_s
+        self._stillness = stillness
+        self._fresh = True
+        """Nothing has come yet."""
+        self._deaf = False
+        """Nothing that comes is ever heard."""
+        self._midway = False
+        """A request has come in part."""
+        self._kept = bytearray()
+        """What came while the server stood still."""
+        self._overdue = False
+        """Idle for too long, while the server stood still."""
         self._open = open_connections
         self._transport: asyncio.Transport
         self._parser = httptools.HttpRequestParser(self)
@@ -61,6 +74,15 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
+        if self._fresh:
+            self._fresh = False
+            self._deaf = not self._stillness.meets(data)
+        if self._deaf:
+            self._transport.pause_reading()
+            return
+        if self._stillness.frozen and (self._kept or not self._hears(data)):
+            self._keep(data)
+            return
         self._rest()
         try:
             self._parser.feed_data(data)
@@ -80,10 +102,33 @@ class Connection(asyncio.Protocol):
         if current is not None:
             current.leave()
 
+    def _hears(self, data: bytes) -> bool:
+        """Whether a frozen server takes this in: what goes to the control endpoint."""
+        if self._midway:
+            return self._stillness.hears(b"POST " + self._url)
+        return self._current is None and self._stillness.hears(data)
+
+    def _keep(self, data: bytes) -> None:
+        self._kept += data
+        if len(self._kept) >= KEPT:
+            self._transport.pause_reading()
+
+    def thaw(self) -> None:
+        """Take in what came while the server stood still."""
+        kept, self._kept = bytes(self._kept), bytearray()
+        if self._transport.is_closing():
+            return
+        if kept:
+            self._transport.resume_reading()
+            self.data_received(kept)
+        elif self._overdue:
+            self._transport.close()
+
     # What the parser calls.
 
     def on_message_begin(self) -> None:
         """A request begins."""
+        self._midway = True
         self._url, self._headers, self._body = b"", {}, []
 
     def on_url(self, url: bytes) -> None:
@@ -105,6 +150,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """The request is complete."""
+        self._midway = False
         request = Request(
             self._parser.get_method().decode(),
             self._url.split(b"?", 1)[0].decode("latin-1"),
@@ -139,7 +185,12 @@ class Connection(asyncio.Protocol):
             self._pump()
         else:
             self._transport.resume_reading()
-            self._idle = self._clock.call_at(self._clock.now() + self._keep_alive_s, self._transport.close)
+            self._idle = self._clock.call_at(self._clock.now() + self._keep_alive_s, self._expire)
+
+    def _expire(self) -> None:
+        self._overdue = self._stillness.frozen
+        if not self._overdue:
+            self._transport.close()
 
     def drop(self, *, rst: bool = False) -> None:
         """End the connection now: FIN after what was written, or a reset."""
@@ -164,6 +215,7 @@ class Connection(asyncio.Protocol):
             current.leave()
 
     def _rest(self) -> None:
+        self._overdue = False
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None

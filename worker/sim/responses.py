@@ -8,12 +8,12 @@ from uuid import uuid4
 import orjson
 from tailrace.worker.sim.answer import Answer, Asked, Stream, Unary
 from tailrace.worker.sim.engine import Engine
-from tailrace.worker.sim.errors import ENGINE_DEAD, draining, in_stream, invalid
+from tailrace.worker.sim.errors import draining, invalid
 from tailrace.worker.sim.exchange import Exchange, chunk
 from tailrace.worker.sim.options import read_options
 from tailrace.worker.sim.sequence import Sequence
 from tailrace.worker.sim.template import chat_messages, chat_prompt
-from tailrace.worker.sim.usage import full_timing
+from tailrace.worker.sim.usage import completion_tokens, full_timing, prompt_tokens, untold
 from tailrace.worker.sim.validation import Body, json_body, required, string
 
 
@@ -109,16 +109,19 @@ class _Shape:
             self._answer.engine.kept.keep(self._answer.id, body)
         return body
 
-    def _usage(self) -> Body:
-        seq = self._answer.sequences[0]
+    def _usage(self) -> Body | None:
+        seq, sequences = self._answer.sequences[0], self._answer.sequences
+        if untold(sequences):
+            return None
+        asked, answered = prompt_tokens(sequences), completion_tokens(sequences)
         cached = {"cached_tokens": seq.cached, "cache_write_tokens": seq.created}
         said = {"reasoning_tokens": 0, "tool_output_tokens": 0}
         return {
-            "input_tokens": len(seq.prompt),
+            "input_tokens": asked,
             "input_tokens_details": cached | {"input_tokens_per_turn": [], "cached_tokens_per_turn": []},
-            "output_tokens": len(seq.ids),
+            "output_tokens": answered,
             "output_tokens_details": said | {"output_tokens_per_turn": [], "tool_output_tokens_per_turn": []},
-            "total_tokens": len(seq.prompt) + len(seq.ids),
+            "total_tokens": asked + answered,
         }
 
 
@@ -151,7 +154,7 @@ class ResponseStream(Stream):
         begun = {"response": self._shape.response(done=False)}
         self.exchange.write(self._event("response.created", begun) + self._event("response.in_progress", begun))
 
-    def render(self, seq: Sequence, token: int) -> bytes:
+    def render(self, seq: Sequence, token: int | None) -> bytes:
         """The event for one token, after the opening ones if it is the first."""
         opening = b""
         if len(seq.ids) == 1:
@@ -185,6 +188,6 @@ class ResponseStream(Stream):
         self._number += 1
         return chunk(b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps(fields)))
 
-    def death_event(self) -> bytes:
-        """The error that vLLM sends in the stream."""
-        return in_stream(ENGINE_DEAD)
+    def break_off(self, message: str) -> None:
+        """The stream ends in the middle: vLLM has no word for it here."""
+        self.exchange.cut()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tailrace.worker.sim import audio, chat, completions, kept, messages, pooling, responses, scoring, status, tokens
-from tailrace.worker.sim.control import control
+from tailrace.worker.sim.control import CONTROL, control
 from tailrace.worker.sim.engine import Engine
 from tailrace.worker.sim.errors import Refusal, queue_full
 from tailrace.worker.sim.exchange import Exchange
@@ -51,11 +51,11 @@ ROUTES = {
     "/load": Route("GET", status.load),
     "/metrics": Route("GET", status.metrics),
 }
-CONTROL = "/sim/control"
 
 _UNAUTHORIZED = b'{"error":"Unauthorized"}'
 _NOT_FOUND = b'{"detail":"Not Found"}'
 _NOT_ALLOWED = b'{"detail":"Method Not Allowed"}'
+_NOT_HTTP = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 not HTTP at all\r\n\r\n"
 
 
 def dispatch(engine: Engine, exchange: Exchange) -> None:
@@ -105,12 +105,35 @@ def _infer(engine: Engine, exchange: Exchange, handler: Handler) -> None:
     exchange.on_over = lambda: _unload(engine)
     faults = engine.failures.draw(exchange.request.path)
     for fault in faults:
-        if fault.fail == "hang":
-            return
         if fault.fail in AT_ONCE:
-            raise _refusal(engine, fault)
+            _strike(engine, exchange, handler, fault)
+            return
     exchange.faults = faults
     handler(engine, exchange)
+
+
+def _strike(engine: Engine, exchange: Exchange, handler: Handler, fault: Fault) -> None:
+    """Let a fault happen to a request instead of its answer."""
+    if fault.fail == "hang":
+        if fault.for_s is not None:
+            engine.clock.call_at(engine.clock.now() + fault.for_s, lambda: _late(engine, exchange, handler))
+    elif fault.fail == "drop":
+        exchange.cut(rst=fault.rst)
+    elif fault.fail == "not_http":
+        exchange.write(_NOT_HTTP)
+        exchange.cut()
+    else:
+        raise _refusal(engine, fault)
+
+
+def _late(engine: Engine, exchange: Exchange, handler: Handler) -> None:
+    """Answer a request that has hung for a while; its client may be gone."""
+    if exchange.over:
+        return
+    try:
+        handler(engine, exchange)
+    except Refusal as refusal:
+        exchange.refuse(refusal)
 
 
 def _unload(engine: Engine) -> None:
@@ -120,9 +143,13 @@ def _unload(engine: Engine) -> None:
 def _refusal(engine: Engine, fault: Fault) -> Refusal:
     if fault.fail == "queue_full":
         engine.metrics.rejected += 1
-        return queue_full()
-    if fault.fail == "rate_limited":
+        refusal = queue_full()
+    elif fault.fail == "rate_limited":
         refusal = Refusal(429, "Rate limit reached. Please try again later.", "RateLimitError")
+        refusal.retry_after = 1.0
+    else:
+        kind = "InternalServerError" if fault.status >= 500 else "BadRequestError"
+        refusal = Refusal(fault.status, fault.message, kind)
+    if fault.retry_after is not None:
         refusal.retry_after = fault.retry_after
-        return refusal
-    return Refusal(fault.status, fault.message, "InternalServerError" if fault.status >= 500 else "BadRequestError")
+    return refusal

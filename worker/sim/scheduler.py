@@ -1,45 +1,38 @@
-"""The engine's step loop: who waits, who runs, and when each next token is due."""
+"""Who waits and who runs in the engine, and what becomes of those that leave it; the pace is left to others."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence as Many
 from heapq import heappop, heappush
 from random import Random
 
 from tailrace.worker.sim.clock import Clock, Timer
+from tailrace.worker.sim.failures import Fault
 from tailrace.worker.sim.metrics import Metrics
 from tailrace.worker.sim.prefix_cache import PrefixCache
-from tailrace.worker.sim.sequence import STRUCK, Sequence
+from tailrace.worker.sim.sequence import Sequence
 from tailrace.worker.sim.settings import SimSettings
 
-_BURST = 16
-"""Tokens that a sequence may say at one wake-up, where several are due."""
 
-
-class Scheduler:
-    """Runs up to `max_num_seqs` sequences, each on its own beat, from one timer.
-
-    Everything due at a wake-up is said in that one pass; the event loop then writes each connection's tokens with
-    one call. Prefill is one resource shared by all, so a burst of long prompts delays everybody's first token.
-    """
+class Scheduler(ABC):
+    """Runs up to `max_num_seqs` sequences from one timer; the next in line is that of the lowest priority number."""
 
     def __init__(self, settings: SimSettings, clock: Clock, metrics: Metrics, rng: Random) -> None:
         self._settings = settings
         self._clock = clock
         self._metrics = metrics
         self._rng = rng
-        self._itl = settings.itl_ms / 1000
         self._cache = PrefixCache(settings.block_size, settings.num_gpu_blocks)
         self._queue: list[tuple[int, int, Sequence]] = []
-        self._due: list[tuple[float, int, Sequence]] = []
         self._running: dict[Sequence, None] = {}
         self._waiting: dict[Sequence, None] = {}
         self._order = 0
-        self._prefill_free = 0.0
         self._timer: Timer | None = None
-        self._timer_at = 0.0
-        self._stepping = False
         self._frozen = False
+        """For good: a hung or dead engine says nothing more."""
+        self._paused_at: float | None = None
+        self._slowness = 1.0
 
     @property
     def running(self) -> int:
@@ -52,9 +45,12 @@ class Scheduler:
         return len(self._waiting)
 
     @property
+    @abstractmethod
     def kv_usage(self) -> float:
         """The part of the KV cache that running sequences hold."""
-        return min(1.0, self._blocks_held() / self._settings.num_gpu_blocks)
+
+    def _still(self) -> bool:
+        return self._frozen or self._paused_at is not None
 
     def adapters(self) -> tuple[set[str], set[str]]:
         """The adapters of the sequences that run and that wait."""
@@ -69,12 +65,10 @@ class Scheduler:
     def submit(self, sequences: Many[Sequence]) -> None:
         """Queue sequences that arrive together."""
         now = self._clock.now()
-        by_priority = self._settings.scheduling_policy == "priority"
         for seq in sequences:
             self._order += 1
             seq.order, seq.arrived = self._order, now
-            self._waiting[seq] = None
-            heappush(self._queue, (seq.sampling.priority if by_priority else 0, seq.order, seq))
+            self._enqueue(seq)
         self._admit(now)
         self._arm()
 
@@ -89,6 +83,27 @@ class Scheduler:
         """Say nothing more, ever; every sequence stays where it is."""
         self._frozen = True
 
+    def pause(self) -> None:
+        """Stand still until `resume`, as a stopped process does."""
+        if self._paused_at is None:
+            self._paused_at = self._clock.now()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def resume(self) -> None:
+        """Go on where it stood."""
+        if self._paused_at is not None:
+            now = self._clock.now()
+            begun, self._paused_at = self._paused_at, None
+            self._shift(now - begun)
+            self._admit(now)
+            self._arm()
+
+    def slow_down(self, factor: float) -> None:
+        """From now on take so many times as long for everything, for those that run too."""
+        self._slowness = factor
+
     def kill(self) -> list[Sequence]:
         """Drop every sequence and return them."""
         lost = [*self._running, *self._waiting]
@@ -99,9 +114,49 @@ class Scheduler:
         self._waiting.clear()
         return lost
 
-    def _blocks_held(self) -> int:
+    @abstractmethod
+    def _admit(self, now: float) -> None:
+        """Let those run for whom there is room."""
+
+    @abstractmethod
+    def _arm(self) -> None:
+        """See to it that the timer goes off when the next thing is due."""
+
+    @abstractmethod
+    def _shift(self, seconds: float) -> None:
+        """Put off all that is due."""
+
+    @abstractmethod
+    def _postpone(self, seq: Sequence, until: float) -> None:
+        """Let a running sequence say no more before a time."""
+
+    def _enqueue(self, seq: Sequence) -> None:
+        by_priority = self._settings.scheduling_policy == "priority"
+        self._waiting[seq] = None
+        heappush(self._queue, (seq.sampling.priority if by_priority else 0, seq.order, seq))
+
+    def _next(self) -> Sequence | None:
+        """The next in line; it stays there."""
+        while self._queue:
+            seq = self._queue[0][2]
+            if not seq.done:
+                return seq
+            heappop(self._queue)
+        return None
+
+    def _dequeue(self) -> None:
+        """Let the next in line run."""
+        seq = heappop(self._queue)[2]
+        del self._waiting[seq]
+        self._running[seq] = None
+
+    def _look_up(self, seq: Sequence, now: float) -> None:
+        """Find what is computed already of a sequence that begins to run."""
         size = self._settings.block_size
-        return sum(-(-(len(seq.prompt) + len(seq.ids)) // size) for seq in self._running)
+        seq.started = now
+        seq.cached = self._cache.match(seq.prompt, seq.cache_salt)
+        seq.created = len(seq.prompt) // size * size - seq.cached
+        self._metrics.started(len(seq.prompt), seq.cached)
 
     def _leave(self, seq: Sequence) -> None:
         seq.done = True
@@ -109,103 +164,6 @@ class Scheduler:
         if seq in self._running:
             del self._running[seq]
             self._cache.insert([*seq.prompt, *seq.ids], seq.cache_salt)
-
-    def _admit(self, now: float) -> None:
-        while self._queue and len(self._running) < self._settings.max_num_seqs and not self._frozen:
-            seq = self._queue[0][2]
-            if not seq.done:
-                needed = -(-len(seq.prompt) // self._settings.block_size)
-                if self._running and self._blocks_held() + needed > self._settings.num_gpu_blocks:
-                    return
-                del self._waiting[seq]
-                self._running[seq] = None
-                self._start(seq, now)
-            heappop(self._queue)
-
-    def _start(self, seq: Sequence, now: float) -> None:
-        settings = self._settings
-        seq.started = now
-        seq.cached = self._cache.match(seq.prompt, seq.cache_salt)
-        seq.created = len(seq.prompt) // settings.block_size * settings.block_size - seq.cached
-        self._metrics.started(len(seq.prompt), seq.cached)
-        begun = max(now, self._prefill_free)
-        if settings.prefill_tokens_per_s > 0:
-            begun += (len(seq.prompt) - seq.cached) / settings.prefill_tokens_per_s * seq.slow
-            self._prefill_free = begun
-        wait = settings.ttft_ms / 1000 * seq.slow
-        if settings.ttft_jitter > 0:
-            wait *= self._rng.lognormvariate(0, settings.ttft_jitter)
-        heappush(self._due, (begun + wait, seq.order, seq))
-
-    def _arm(self) -> None:
-        if self._stepping or self._frozen or not self._due:
-            return
-        when = self._due[0][0]
-        if self._timer is not None:
-            if self._timer_at <= when:
-                return
-            self._timer.cancel()
-        self._timer_at = when
-        self._timer = self._clock.call_at(when, self._step)
-
-    def _step(self) -> None:
-        """Say all that is due."""
-        self._timer = None
-        if self._frozen:
-            return
-        self._stepping = True
-        now = self._clock.now()
-        horizon = now + self._clock.resolution
-        again: list[tuple[float, int, Sequence]] = []
-        said = 0
-        while self._due and self._due[0][0] <= horizon and not self._frozen:
-            due, _, seq = heappop(self._due)
-            if not seq.done:
-                said += self._say(seq, now, due, again)
-        for item in again:
-            heappush(self._due, item)
-        if said:
-            self._metrics.iteration.observe(said)
-        self._stepping = False
-        self._arm()
-
-    def _say(self, seq: Sequence, now: float, due: float, again: list[tuple[float, int, Sequence]]) -> int:
-        """Let one sequence say what it owes, and book its next turn if there is one; returns how much it said."""
-        if not seq.sampling.max_tokens:
-            self._compute_only(seq, now)
-            return 0
-        beat = self._itl * seq.slow
-        owed = 1
-        if seq.ids:
-            owed = min(_BURST, 1 + int((now - due) / beat)) if beat else _BURST
-        sink, count, gap = seq.sink, 0, now - seq.latest
-        while count < owed:
-            token = seq.advance()
-            if token == STRUCK:
-                if self._struck(seq):
-                    continue
-                self._said(seq, now, count, gap)
-                return count
-            count += 1
-            if len(seq.ids) == 1:
-                self._first(seq, now)
-            sink.on_token(seq, token)
-            if seq.done or seq.finish_reason is not None:
-                break
-        self._said(seq, now, count, gap)
-        if seq.done:
-            return count
-        if seq.finish_reason is not None:
-            self._finish(seq, now)
-        else:
-            again.append((due + count * beat if beat else now, seq.order, seq))
-        return count
-
-    def _compute_only(self, seq: Sequence, now: float) -> None:
-        if seq.fault is None or self._struck(seq):
-            seq.first = seq.latest = now
-            seq.finish_reason = "stop"
-            self._finish(seq, now)
 
     def _first(self, seq: Sequence, now: float) -> None:
         seq.first = now
@@ -218,17 +176,40 @@ class Scheduler:
         if count and len(seq.ids) > count:
             self._metrics.itl.observe(gap / count, count)
 
-    def _struck(self, seq: Sequence) -> bool:
-        """Whether the sequence goes on after its fault."""
+    def _compute_only(self, seq: Sequence, now: float) -> None:
+        """The end of one that says nothing."""
+        if seq.fault is None or self._struck(seq, now):
+            seq.first = seq.latest = now
+            seq.finish_reason = "stop"
+            self._finish(seq, now)
+
+    def _struck(self, seq: Sequence, now: float) -> bool:
+        """Whether the sequence goes on at once after its fault."""
         fault, seq.fault = seq.fault, None
         seq.remark()
         if fault is None:
             return True
         seq.sink.on_strike(seq, fault)
-        return fault.fail == "garbage_event" and not seq.done
+        if seq.done:
+            return False
+        if seq.finish_reason is not None:
+            self._finish(seq, now)
+            return False
+        return self._goes_on(seq, fault, now)
+
+    def _goes_on(self, seq: Sequence, fault: Fault, now: float) -> bool:
+        if fault.fail in ("garbage_event", "sigterm") and not self._still():
+            return True
+        if fault.fail == "freeze":
+            self._postpone(seq, now)
+        elif fault.fail == "stall" and fault.for_s is not None:
+            self._postpone(seq, now + fault.for_s)
+        return False
 
     def _finish(self, seq: Sequence, now: float) -> None:
         seq.finished = now
+        if not seq.ids:
+            seq.first = seq.latest = now
         self._leave(seq)
         self._metrics.finished(seq)
         seq.sink.on_finish(seq)

@@ -9,8 +9,9 @@ from zlib import crc32
 
 import orjson
 from tailrace.worker.sim.failures import Fault
-from tailrace.worker.sim.text import advance, checksum, natural_length, next_token
-from tailrace.worker.sim.tokenizer import EOS, TOKEN_JSON, decode, decode_step, unfinished
+from tailrace.worker.sim.stops import StopStrings
+from tailrace.worker.sim.text import TABLES, Table, advance, alternatives, checksum, natural_length, next_token
+from tailrace.worker.sim.tokenizer import EOS, TOKEN_JSON, VOCAB_SIZE, decode, decode_step, unshown
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 STRUCK = -1
@@ -67,10 +68,10 @@ class Sequence:
     """The state of one sequence; the scheduler alone moves it on."""
 
     __slots__ = (
-        "_mark", "_pending", "_slow", "adapter", "arrived", "cache_salt", "cached", "created", "delta", "done",
-        "eos_at", "fault", "fault_at", "finish_reason", "finished", "first", "held", "ids", "index", "last", "latest",
-        "order", "plan", "prompt", "prompt_pending", "sampling", "sink", "slow", "started", "state", "stop_reason",
-        "stopped_text",
+        "_mark", "_pending", "_slow", "_stops", "adapter", "after", "arrived", "blocks", "cache_salt", "cached",
+        "claim", "computed", "created", "delta", "done", "eos_at", "fault", "fault_at", "finish_reason",
+        "finished", "first", "ids", "index", "last", "latest", "order", "plan", "prompt", "prompt_pending",
+        "resume_at", "sampling", "shared", "sink", "slow", "started", "state", "stop_reason",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +86,7 @@ class Sequence:
         adapter: str = "",
         plan: Plan | None = None,
         answer_tokens: int = 0,
+        after: Table = TABLES["plain"],
     ) -> None:
         self.prompt = prompt
         self.sampling = sampling
@@ -92,6 +94,8 @@ class Sequence:
         self.index = index
         self.cache_salt = cache_salt
         self.adapter = adapter
+        self.after = after
+        """What follows what in this model's language."""
         self.plan = plan.ids if plan is not None else None
         self.ids: list[int] = []
         self.delta = b""
@@ -101,21 +105,28 @@ class Sequence:
         self.state = checksum(prompt, salt)
         self.last = prompt[-1] if prompt else EOS
         self.eos_at = self._end(salt, answer_tokens)
+        self.claim: Fault | None = None
+        """What is told of the tokens instead of the truth."""
         self.fault: Fault | None = None
         self.fault_at: int | None = None
         self._mark = 0
         self.remark()
-        self.prompt_pending = unfinished(prompt)
+        self.prompt_pending = unshown(prompt)
         self._pending = self.prompt_pending
+        self._stops: StopStrings | None = None
+        if sampling.stop:
+            self._stops = StopStrings(sampling.stop, include=sampling.include_stop, least=sampling.min_tokens)
         self._slow = bool(self._pending or sampling.stop or sampling.stop_token_ids)
-        self.held = ""
-        self.stopped_text: list[str] = []
 
         self.order = 0
         self.slow = 1.0
         self.done = False
         self.cached = 0
         self.created = 0
+        self.computed = self.blocks = self.shared = 0
+        """Tokens in the KV cache and the blocks that they take, of which some were there already."""
+        self.resume_at = 0.0
+        """It says nothing before; 0 where nothing holds it back."""
         self.arrived = self.started = self.first = self.latest = self.finished = 0.0
 
     def _end(self, salt: int, answer_tokens: int) -> int | None:
@@ -134,7 +145,10 @@ class Sequence:
 
     def remark(self) -> None:
         """Find the next place where something else happens than one more token."""
-        marks = [self.sampling.max_tokens - 1]
+        sampling = self.sampling
+        marks = [sampling.max_tokens - 1]
+        if sampling.stop_token_ids and sampling.min_tokens:
+            marks.append(0)
         if self.eos_at is not None:
             marks.append(self.eos_at)
         if self.fault is not None and self.fault_at is not None:
@@ -151,7 +165,7 @@ class Sequence:
         elif self.plan is not None:
             token = self.plan[said]
         else:
-            token = next_token(self.state, self.last)
+            token = next_token(self.after, self.state, self.last)
         self.state = advance(self.state, token)
         self.last = token
         self.ids.append(token)
@@ -170,53 +184,56 @@ class Sequence:
             return EOS
         if said + 1 >= self.sampling.max_tokens:
             self.finish_reason = "length"
-        return self.plan[said] if self.plan is not None else next_token(self.state, self.last)
+        if self.plan is not None:
+            return self.plan[said]
+        token = next_token(self.after, self.state, self.last)
+        return self._another(token) if said < self.sampling.min_tokens else token
+
+    def _another(self, token: int) -> int:
+        """A token that does not end the answer, where it is too short for that."""
+        ends = self.sampling.stop_token_ids
+        if token not in ends:
+            return token
+        others = alternatives(self.after, self.state, self.last, VOCAB_SIZE)
+        return next((other for other in others if other not in ends), token)
 
     def _decode(self, token: int) -> None:
         """The slow way: characters split over tokens, stop strings and stop tokens."""
-        text, self._pending = decode_step(self._pending, token)
         sampling = self.sampling
-        armed = len(self.ids) >= sampling.min_tokens
-        if token in sampling.stop_token_ids and armed and self.finish_reason != "stop":
+        said = len(self.ids)
+        if token in sampling.stop_token_ids and said > sampling.min_tokens and self.finish_reason != "stop":
             self.finish_reason, self.stop_reason = "stop", token
-            text = text if sampling.include_stop else ""
-        if sampling.stop:
-            text = self._until_stop(text, armed)
+        if self.stop_reason is not None and not sampling.include_stop:
+            text = ""
+        else:
+            text, self._pending = decode_step(self._pending, token)
+        if self._stops is not None:
+            stop = self._stops.take(text, said)
+            if stop is not None:
+                self.finish_reason, self.stop_reason = "stop", stop
+            text = self._stops.show(ended=self.finish_reason is not None)
         self._slow = bool(self._pending or sampling.stop or sampling.stop_token_ids)
         self.delta = orjson.dumps(text)[1:-1]
 
-    def _until_stop(self, text: str, armed: bool) -> str:
-        """What may be shown: all but what could be the beginning of a stop string."""
-        stops = self.sampling.stop
-        self.held += text
-        found = [(at, stop) for stop in stops if (at := self.held.find(stop)) >= 0] if armed else []
-        if found:
-            at, stop = min(found, key=lambda hit: hit[0])
-            shown = self.held[: at + len(stop)] if self.sampling.include_stop else self.held[:at]
-            self.finish_reason, self.stop_reason, self.held = "stop", stop, ""
-        elif self.finish_reason is not None:
-            shown, self.held = self.held, ""
-        else:
-            cut = max(0, len(self.held) - max(map(len, stops)) + 1)
-            shown, self.held = self.held[:cut], self.held[cut:]
-        self.stopped_text.append(shown)
-        return shown
-
     @property
     def text(self) -> str:
-        """All that has been said and may be shown."""
-        if self.sampling.stop:
-            return "".join(self.stopped_text)
+        """All that has been said and may be shown in the end."""
+        if self._stops is not None:
+            return self._stops.text
         ids = self.ids
         if self.stop_reason is not None and not self.sampling.include_stop:
             ids = ids[:-1]
         return decode(ids, self.prompt_pending)
 
 
-def salt_of(model: str, sampling: Sampling, index: int, drawn: int) -> int:
-    """What keeps two models, seeds or samples apart; greedy answers hang on the model alone."""
+def salt_of(model: str, sampling: Sampling, index: int, prompt: Ids[int], drawn: int) -> int:
+    """What keeps two models, seeds or samples apart; greedy answers hang on the model alone.
+
+    A seed starts anew with every request, as in an engine: an answer that is resumed goes on otherwise, for which the
+    length of its prompt stands here.
+    """
     salt = crc32(model.encode())
     if sampling.greedy:
         return salt
-    seed = drawn if sampling.seed is None else sampling.seed
+    seed = drawn if sampling.seed is None else f"{sampling.seed}:{len(prompt)}"
     return crc32(f"{seed}:{index}".encode(), salt)

@@ -27,7 +27,7 @@ class Sim:
 
     def __init__(self, settings: SimSettings, clock: Clock) -> None:
         self.settings = settings
-        self.engine = Engine(settings, clock, self._happen)
+        self.engine = Engine(settings, clock, self._happen, self.thaw)
         self.port: int | None = None
         self.gone = asyncio.Event()
         """Set once nothing listens and no connection is open, by `close` or by a fault."""
@@ -38,6 +38,8 @@ class Sim:
         """Of the Unix socket, once it is ours."""
         self._deadline: float | None = None
         self._poll: Timer | None = None
+        self._signalled: float | None = None
+        """The drain that a signal asked for while the server stood still."""
 
     @property
     def url(self) -> str:
@@ -70,16 +72,41 @@ class Sim:
         inflict(self.engine, fault)
 
     def heal(self) -> None:
-        """Disarm every fault."""
+        """Disarm every fault, and thaw."""
         self.engine.failures.clear()
+        self.thaw()
+
+    def freeze(self, for_s: float | None = None) -> None:
+        """Stand still as after SIGSTOP, for good or for so many seconds."""
+        engine = self.engine
+        engine.stillness.frozen = True
+        engine.scheduler.pause()
+        if for_s is not None:
+            engine.clock.call_at(engine.clock.now() + for_s, self.thaw)
+
+    def thaw(self) -> None:
+        """Go on as after SIGCONT; what came meanwhile is taken in, a signal too."""
+        engine = self.engine
+        if not engine.stillness.frozen:
+            return
+        engine.stillness.frozen = False
+        engine.scheduler.resume()
+        if self._signalled is not None:
+            timeout, self._signalled = self._signalled, None
+            self.terminate(timeout)
+        for connection in list(self._connections):
+            connection.thaw()
 
     def terminate(self, timeout: float | None = None) -> None:
         """Do what SIGTERM does: drain for `timeout` seconds, or hang open streams where it is 0."""
+        timeout = self.settings.shutdown_timeout if timeout is None else timeout
+        if self.engine.stillness.frozen:
+            self._signalled = timeout
+            return
         if self.engine.state == "dead":
             self.stop()
         if self.engine.state != "serving":
             return
-        timeout = self.settings.shutdown_timeout if timeout is None else timeout
         if timeout > 0:
             self.engine.state = "draining"
             self._deadline = self.engine.clock.now() + timeout
@@ -113,7 +140,8 @@ class Sim:
 
     def _connection(self) -> Connection:
         keep_alive = self.settings.keep_alive_s
-        return Connection(self._serve, self._heads, self.engine.clock, keep_alive, self._connections)
+        engine = self.engine
+        return Connection(self._serve, self._heads, engine.clock, keep_alive, engine.stillness, self._connections)
 
     def _serve(self, exchange: Exchange) -> None:
         dispatch(self.engine, exchange)
@@ -124,6 +152,8 @@ class Sim:
             self._kill_engine(fault.exit_after_s)
         elif fault.fail == "server_killed":
             self._die(rst=fault.rst)
+        elif fault.fail == "freeze":
+            self.freeze(fault.for_s)
         else:
             self.terminate(fault.shutdown_timeout)
 
@@ -156,9 +186,13 @@ class Sim:
             self._stop_listening()
             for connection in list(self._connections):
                 connection.shut_down()
-        if self._deadline is not None and now >= self._deadline:
-            self._die(rst=False)
-        elif not self._servers and not self._connections:
+        if self._deadline is not None and now >= self._deadline and not engine.stillness.frozen:
+            if engine.state != "draining":
+                self._die(rst=False)
+                return
+            # As vLLM does when the time is over: the engine is gone, its server waits for clients to leave.
+            self._hang()
+        if not self._servers and not self._connections:
             self.gone.set()
         else:
             self._poll = engine.clock.call_at(now + _POLL_S, self._look)

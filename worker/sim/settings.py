@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Annotated, Literal
 
 from tailrace.proxy.address import socket_fault
-from tailrace.proxy.config import At, AtLeast, Covered, NotEmpty, Port, setting
+from tailrace.proxy.config import At, AtLeast, ConfigError, Covered, NotEmpty, Port, setting
 from tailrace.worker.sim.failures import Amount, Count, Fault
+from tailrace.worker.sim.profile import load_profile
 
 AtLeastOne = Annotated[int, AtLeast(1)]
 
@@ -48,6 +50,10 @@ class SimSettings:
     api_keys: tuple[Annotated[str, Covered()], ...] = setting(default=(), help="one of these is needed on /v1")
     embedding_dim: AtLeastOne = setting(default=384, help="length of an embedding")
 
+    profile: Annotated[str, NotEmpty()] | None = setting(
+        default=None, help="a machine and a model to be as fast as: h200-8b, cpu-tiny or a file; replaces the next four"
+    )
+    """Steps of continuous batching instead of a beat a sequence. Its sizes hold where these are at their defaults."""
     ttft_ms: Amount = setting(default=20.0, help="from the end of the prefill to the first token")
     ttft_jitter: Amount = setting(default=0.0, help="sigma of the log-normal factor on it")
     prefill_tokens_per_s: Amount = setting(default=20_000.0, help="shared by all requests; 0 makes prefill free")
@@ -55,6 +61,11 @@ class SimSettings:
     itl_ms: Amount = setting(default=10.0, help="between two tokens; 0: as fast as possible")
     answer_tokens: Count = setting(default=128, help="mean length of a chat answer; 0: no end")
     """Chat answers end by themselves after half to one and a half times this many tokens; 0: never."""
+
+    text: Literal["plain", "mixed"] = setting(
+        default="plain",
+        help="what it says: English, or half of it emoji, other scripts and characters split over tokens",
+    )
 
     max_num_seqs: AtLeastOne = setting(default=256, help="requests that run at once")
     max_num_queued_reqs: AtLeastOne | None = setting(default=None, help="running and waiting together; more get a 503")
@@ -79,11 +90,42 @@ class SimSettings:
     keep_requests: Count = setting(default=0, help="last requests held for tests")
 
     def check(self) -> Iterator[At]:
-        """A path that no socket can have."""
+        """A path that no socket can have, and two paces at once."""
         if self.uds is not None and (fault := socket_fault(self.uds)):
             yield At(fault, "uds")
+        for name in _PACES if self.profile is not None else ():
+            if getattr(self, name) != _defaults()[name]:
+                yield At("means nothing beside a profile", name)
+
+    def look(self) -> Iterator[At]:
+        """A profile that cannot be had."""
+        try:
+            sizes = sized(self)
+        except (OSError, ConfigError) as error:
+            yield At(str(error), "profile")
+            return
+        if self.profile is not None and sizes.num_gpu_blocks * sizes.block_size < self.max_model_len:
+            yield At("is more than the blocks of the KV cache hold", "max_model_len")
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names this model answers to, the first of which it calls itself."""
         return self.served_model_names or (self.model,)
+
+
+_PACES = ("ttft_ms", "ttft_jitter", "prefill_tokens_per_s", "itl_ms")
+_SIZES = ("max_num_seqs", "block_size", "num_gpu_blocks")
+
+
+@cache
+def _defaults() -> dict[str, object]:
+    return {field.name: field.default for field in fields(SimSettings)}
+
+
+def sized(settings: SimSettings) -> SimSettings:
+    """The settings with the sizes of their profile, where they have one and do not give others themselves."""
+    if settings.profile is None:
+        return settings
+    profile = load_profile(settings.profile)
+    taken = {name: getattr(profile, name) for name in _SIZES if getattr(settings, name) == _defaults()[name]}
+    return replace(settings, **taken)

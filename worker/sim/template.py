@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tailrace.worker.sim.errors import bad_request, invalid
 from tailrace.worker.sim.tokenizer import IM_END, IM_START, encode
+from tailrace.worker.sim.validation import Body, boolean
 
 Message = tuple[str, str]
 """A role and a text."""
+
+# Where only one of the two was said the template refuses, not the schema.
+_INCOMPATIBLE = (
+    "continue_final_message and add_generation_prompt are not compatible. Use continue_final_message when you want "
+    "the model to continue the final message, and add_generation_prompt when you want to add a header that will prompt "
+    "it to start a new assistant message instead."
+)
 
 
 def chat_prompt(messages: list[Message], *, generate: bool = True, resume: bool = False) -> list[int]:
@@ -27,6 +36,29 @@ def chat_prompt(messages: list[Message], *, generate: bool = True, resume: bool 
     if generate:
         ids += [IM_START, *encode("assistant\n")]
     return ids
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Where the answer to a conversation begins: in a turn of its own, or in the last message."""
+
+    generate: bool
+    resume: bool
+
+    def prompt(self, messages: list[Any], model: str) -> list[int]:
+        """The ids of a conversation as it was given."""
+        if self.generate and self.resume:
+            raise bad_request(_INCOMPATIBLE)
+        return chat_prompt(chat_messages(messages, model), generate=self.generate, resume=self.resume)
+
+
+def read_opening(body: Body) -> Opening:
+    """Read `add_generation_prompt`, true where it is not given, and `continue_final_message`; not both."""
+    resume = boolean(body, "continue_final_message")
+    generate = boolean(body, "add_generation_prompt")
+    if resume and generate:
+        raise bad_request("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+    return Opening(generate or "add_generation_prompt" not in body, resume)
 
 
 def chat_messages(given: list[Any], model: str) -> list[Message]:

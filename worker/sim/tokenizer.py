@@ -9,7 +9,6 @@ unique, but several id lists may spell the same text.
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Iterable, Sequence
 from string import ascii_lowercase
@@ -21,6 +20,10 @@ PAD, BOS, EOS, IM_START, IM_END = range(5)
 _SPECIAL = (b"<|pad|>", b"<|bos|>", b"<|eos|>", b"<|im_start|>", b"<|im_end|>")
 BYTE = len(_SPECIAL)
 """Id of the byte 0; byte `b` is `BYTE + b`."""
+
+_REPLACED = "\ufffd"
+_TAIL = 16
+"""Of so many tokens at the end some are whole characters, but in prompts that are no text at all."""
 
 _JSON = ['{"', '": ', '": "', '", "', ', "', '"}', "\n\n", "<tool_call>", "</tool_call>", "arguments", "name"]
 
@@ -79,13 +82,23 @@ def _spell(piece: bytes, ids: list[int]) -> None:
             at += 2
 
 
-def decode(ids: Iterable[int], pending: bytes = b"") -> str:
-    """The text of ids, special tokens and an unfinished last character left out.
+def decode_step(pending: bytes, token: int) -> tuple[str, bytes]:
+    """The text that one more token lets out, and the bytes that wait for the next.
 
-    `pending` are the first bytes of a character that the ids before these left unfinished.
+    As in vLLM nothing comes out while the text would end in a broken character: neither the first bytes of one, nor
+    bytes that can be none, which come out as U+FFFD with the next whole character.
     """
-    data = pending + b"".join(TOKEN_BYTES[i] for i in ids if i >= BYTE)
-    return codecs.utf_8_decode(data, "replace", False)[0]
+    data = pending + (TOKEN_BYTES[token] if token >= BYTE else b"")
+    text = data.decode("utf-8", "replace")
+    return ("", data) if text.endswith(_REPLACED) else (text, b"")
+
+
+def decode(ids: Sequence[int], pending: bytes = b"") -> str:
+    """The text that ids let out after `pending`, token by token: special tokens and a broken end are left out."""
+    shown = [TOKEN_BYTES[i] if i >= BYTE else b"" for i in ids]
+    while (text := (pending + b"".join(shown)).decode("utf-8", "replace")).endswith(_REPLACED) and shown:
+        shown.pop()
+    return text if shown else ""
 
 
 def spell_out(ids: Iterable[int]) -> str:
@@ -93,22 +106,15 @@ def spell_out(ids: Iterable[int]) -> str:
     return b"".join(TOKEN_BYTES[i] for i in ids).decode("utf-8", "replace")
 
 
-def unfinished(ids: Sequence[int]) -> bytes:
-    """The bytes of a character that the last of these ids began and did not end."""
-    tail = b"".join(TOKEN_BYTES[i] for i in ids[-3:] if i >= BYTE)
-    start = len(tail) - 1
-    while start >= 0 and tail[start] & 0xC0 == 0x80:
-        start -= 1
-    if start < 0:
+def unshown(prompt: Sequence[int]) -> bytes:
+    """What comes out of a prompt with the first whole text of its answer: all of it if it ends in a broken character.
+
+    So it is in vLLM, whose detokenizer starts from the prompt and takes for shown only what ended well.
+    """
+    end = b"".join(TOKEN_BYTES[i] for i in prompt[-_TAIL:] if i >= BYTE)
+    if not end.decode("utf-8", "replace").endswith(_REPLACED):
         return b""
-    return tail[start + codecs.utf_8_decode(tail[start:], "replace", False)[1] :]
-
-
-def decode_step(pending: bytes, token: int) -> tuple[str, bytes]:
-    """The text that one more token completes, and the bytes that wait for the next."""
-    data = pending + (TOKEN_BYTES[token] if token >= BYTE else b"")
-    text, used = codecs.utf_8_decode(data, "replace", False)
-    return text, data[used:]
+    return b"".join(TOKEN_BYTES[i] for i in prompt if i >= BYTE)
 
 
 def _byte_letters() -> dict[int, str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import orjson
 from tailrace.worker.sim.engine import Engine
-from tailrace.worker.sim.errors import bad_request, invalid
+from tailrace.worker.sim.errors import draining, invalid, neither
 from tailrace.worker.sim.exchange import Exchange
-from tailrace.worker.sim.template import chat_messages, chat_prompt
+from tailrace.worker.sim.template import read_opening
 from tailrace.worker.sim.tokenizer import VOCAB_SIZE, encode, spell_out, token_str
 from tailrace.worker.sim.validation import array, boolean, json_body, required
 
@@ -15,12 +15,15 @@ def tokenize(engine: Engine, exchange: Exchange) -> None:
     """Say the ids of a text or of a conversation."""
     body = json_body(exchange.request.body, exchange.request.headers.get(b"content-type", b""))
     model = engine.resolve(body.get("model"))
+    if engine.state == "draining":
+        raise draining()
     messages = array(body, "messages")
     if messages is not None:
-        generate = boolean(body, "add_generation_prompt") if "add_generation_prompt" in body else True
-        ids = chat_prompt(chat_messages(messages, model), generate=generate)
+        ids = read_opening(body).prompt(messages, model)
     else:
-        prompt = required(body, "prompt")
+        prompt = body.get("prompt")
+        if prompt is None:
+            raise neither(body, "prompt", "messages")
         if not isinstance(prompt, str):
             raise invalid("string_type", "body.prompt", "Input should be a valid string", prompt)
         ids = encode(prompt)
@@ -34,10 +37,14 @@ def detokenize(engine: Engine, exchange: Exchange) -> None:
     """Say the text of ids."""
     body = json_body(exchange.request.body, exchange.request.headers.get(b"content-type", b""))
     engine.resolve(body.get("model"))
+    if engine.state == "draining":
+        raise draining()
     ids = required(body, "tokens")
     if not isinstance(ids, list) or not all(isinstance(token, int) and not isinstance(token, bool) for token in ids):
         raise invalid("list_type", "body.tokens", "Input should be a valid list", ids)
-    for token in ids:
-        if not 0 <= token < VOCAB_SIZE:
-            raise bad_request(f"Token id {token} is out of vocabulary")
-    exchange.reply(200, orjson.dumps({"prompt": spell_out(ids)}))
+    if any(token < 0 for token in ids):
+        at = next(at for at, token in enumerate(ids) if token < 0)
+        message = "Input should be greater than or equal to 0"
+        raise invalid("greater_than_equal", f"body.tokens.{at}", message, str(ids[at]), {"ge": 0})
+    # Ids that the vocabulary lacks say nothing.
+    exchange.reply(200, orjson.dumps({"prompt": spell_out([token for token in ids if token < VOCAB_SIZE])}))

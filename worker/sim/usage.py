@@ -18,15 +18,41 @@ def counts(prompt: int, completion: int) -> Json:
     return {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
 
 
+def running(seq: Sequence, said: int) -> Json | None:
+    """The usage object in the middle of a stream, of a choice that has said so much; None where none is told."""
+    if seq.claim is None:
+        return counts(len(seq.prompt), said)
+    return None if untold([seq]) else counts(_claimed(seq, len(seq.prompt)), _claimed(seq, said, said=True))
+
+
+def untold(sequences: Many[Sequence]) -> bool:
+    """Whether the answer keeps its usage to itself."""
+    claim = sequences[0].claim
+    return claim is not None and claim.fail == "no_usage"
+
+
 def prompt_tokens(sequences: Many[Sequence]) -> int:
     """Tokens of the different prompts: the samples of one prompt share it."""
     prompts = {id(seq.prompt): len(seq.prompt) for seq in sequences}
-    return sum(prompts.values())
+    return _claimed(sequences[0], sum(prompts.values()))
 
 
 def completion_tokens(sequences: Many[Sequence]) -> int:
     """Tokens said in all."""
-    return sum(len(seq.ids) for seq in sequences)
+    return _claimed(sequences[0], sum(len(seq.ids) for seq in sequences), said=True)
+
+
+def _claimed(seq: Sequence, true: int, *, said: bool = False) -> int:
+    """What is told where so many tokens are true."""
+    claim = seq.claim
+    if claim is None or claim.fail != "wrong_usage":
+        return true
+    told = claim.completion_tokens if said else claim.prompt_tokens
+    if told is not None:
+        return told
+    # Who names one of the two wants the other to be true.
+    named = claim.prompt_tokens is not None or claim.completion_tokens is not None
+    return true if named else round(true * claim.factor)
 
 
 def cache_details(settings: SimSettings, seq: Sequence, *, created: bool) -> Json | None:
@@ -39,8 +65,10 @@ def cache_details(settings: SimSettings, seq: Sequence, *, created: bool) -> Jso
     return details
 
 
-def full_usage(settings: SimSettings, sequences: Many[Sequence], *, created: bool) -> Json:
+def full_usage(settings: SimSettings, sequences: Many[Sequence], *, created: bool) -> Json | None:
     """The usage object of a whole answer, with every field."""
+    if untold(sequences):
+        return None
     usage = counts(prompt_tokens(sequences), completion_tokens(sequences))
     details = cache_details(settings, sequences[0], created=True)
     if details is not None:
@@ -50,8 +78,10 @@ def full_usage(settings: SimSettings, sequences: Many[Sequence], *, created: boo
     return usage | {"prompt_tokens_details": details, "completion_tokens_details": None}
 
 
-def stream_usage(settings: SimSettings, sequences: Many[Sequence], *, created: bool) -> Json:
+def stream_usage(settings: SimSettings, sequences: Many[Sequence], *, created: bool) -> Json | None:
     """The usage object of a stream's last chunk, with the fields that are set."""
+    if untold(sequences):
+        return None
     usage = counts(prompt_tokens(sequences), completion_tokens(sequences))
     details = cache_details(settings, sequences[0], created=created)
     return usage if details is None else usage | {"prompt_tokens_details": details}

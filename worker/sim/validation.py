@@ -38,7 +38,7 @@ def _parsed(raw: bytes) -> object:
         return json.loads(raw)
     except json.JSONDecodeError as error:
         place = f"body.{error.pos}"
-        raise invalid("json_invalid", place, "JSON decode error", {}, error.msg) from None
+        raise invalid("json_invalid", place, "JSON decode error", {}, {"error": error.msg}) from None
     except (UnicodeDecodeError, RecursionError):
         raise Refusal(400, "There was an error parsing the body", "Bad Request") from None
 

@@ -26,3 +26,15 @@ MULTIBYTE = _MULTIBYTE_SPELT.split()
 # The first three of an emoticon's four bytes: the token after it must complete the character, so one character is split
 # over two tokens as real vocabularies do.
 BROKEN = b" \xf0\x9f\x98"
+
+# Characters that come byte by byte, as where a vocabulary lacks them: after each byte those that may follow. No byte
+# has two parts to play, so that the byte before tells the next one.
+SPELT_IN_BYTES: dict[int, tuple[int, ...]] = {
+    0xE6: (0xB0,), 0xB0: (0xB4,),                                      # 水
+    0xE5: (0xA4,), 0xA4: (0xA7,),                                      # 大
+    0xE2: (0x82,), 0x82: (0xAC,),                                      # €
+    0xF0: (0x9F,), 0x9F: (0x8C,), 0x8C: (0x8A, 0x8D, 0x99),            # 🌊 🌍 🌙
+}  # fmt: skip
+FIRST_BYTES = (0xE6, 0xE5, 0xE2, 0xF0)
+# Part of no character: it comes out as U+FFFD with the word after it.
+STRAY = 0xFF

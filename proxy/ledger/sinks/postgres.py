@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.proxy.config.secret import without_userinfo
 from tailrace.proxy.ledger.chain import Head
+from tailrace.proxy.ledger.entry import Entry
 from tailrace.proxy.ledger.record import Record
 from tailrace.proxy.ledger.sinks.sink import (
     COLUMNS,
+    INSERTED,
     NAMES,
     POSITIONS,
     RECORDS,
@@ -21,6 +23,7 @@ from tailrace.proxy.ledger.sinks.sink import (
     Spent,
     record_from,
     rows,
+    rows_of,
     spent_by_name,
     spent_query,
 )
@@ -30,10 +33,11 @@ if TYPE_CHECKING:
     import psycopg
 
 _ARRAYS = {"text": "text[]", "bigint": "bigint[]", "boolean": "boolean[]"}
+_KINDS = dict(COLUMNS)
 # One statement for a batch: a statement a row costs a hundred times the parsing.
 _INSERT = (
-    f"insert into {RECORDS} ({NAMES}) select * from unnest("  # noqa: S608
-    + ", ".join(f"%s::{_ARRAYS[kind]}" for _, kind in COLUMNS)
+    f"insert into {RECORDS} ({', '.join(INSERTED)}) select * from unnest("  # noqa: S608
+    + ", ".join(f"%s::{_ARRAYS[_KINDS[name]]}" for name in INSERTED)
     + ") on conflict (charge_key) do nothing"
 )
 _SEAL = (
@@ -81,7 +85,19 @@ class PostgresSink:
 
     def store(self, ledger: str, records: Sequence[Record], position: Position | None, head: Head | None) -> None:
         """Take records, the position and the head."""
-        columns = [list(column) for column in zip(*rows(records, ledger), strict=True)]
+        self._store(ledger, rows(records, ledger), position, head)
+
+    def take(self, ledger: str, entries: Sequence[Entry], position: Position, head: Head) -> None:
+        """Take entries, the position and the head."""
+        self._store(ledger, rows_of(entries, ledger), position, head)
+
+    def _store(
+        self, ledger: str, found: Sequence[tuple[Any, ...]], position: Position | None, head: Head | None
+    ) -> None:
+        columns = [
+            list(map(bool, column)) if _KINDS[name] == "boolean" else list(column)
+            for name, column in zip(INSERTED, zip(*found, strict=True), strict=bool(found))
+        ]
         with self._asking() as connection, connection.transaction():
             if columns:
                 connection.execute(_INSERT, columns)

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 from tailrace.proxy.ledger.chain import Head
+from tailrace.proxy.ledger.entry import COMMON, VARYING, Entry, storable
 from tailrace.proxy.ledger.record import Record
 from tailrace.proxy.ledger.verify import Seal
 
@@ -46,6 +47,9 @@ class Sink(Protocol):
 
         Records whose charge key it has stay as they are.
         """
+
+    def take(self, ledger: str, entries: Sequence[Entry], position: Position, head: Head) -> None:
+        """The same for what was still in memory."""
 
     def seals(self, ledger: str) -> dict[int, Seal]:
         """The sealed heads of a ledger's segments."""
@@ -140,9 +144,19 @@ def spent_by_name(of: str, found: Iterable[Sequence[Any]]) -> dict[str, dict[str
     return spent
 
 
+INSERTED: Final = VARYING + COMMON
+"""The columns in the order in which rows have them."""
+
+
 def rows(records: Iterable[Record], ledger: str) -> list[tuple[Any, ...]]:
-    """Records as the table of both stores has them."""
+    """Records as rows of INSERTED; what is true or false is 1 or 0."""
     return [_row(record, ledger) for record in records]
+
+
+def rows_of(entries: Iterable[Entry], ledger: str) -> list[tuple[Any, ...]]:
+    """The same of entries."""
+    named = (ledger,)
+    return [entry.varying() + named + entry.words.columns for entry in entries]
 
 
 def record_from(row: Sequence[Any]) -> Record:
@@ -154,17 +168,12 @@ def record_from(row: Sequence[Any]) -> Record:
 
 
 _ATTRIBUTES = {"class": "service_class", "v": "version"}
-_STORED = tuple(name for name, _ in COLUMNS if name not in ("ledger", "tags"))
-_of = attrgetter(*(_ATTRIBUTES.get(name, name) for name in _STORED))
-_words = attrgetter(*(_ATTRIBUTES.get(name, name) for name, kind in COLUMNS if kind == "text" and name in _STORED))
-_LEDGER, _TAGS = (next(at for at, (name, _) in enumerate(COLUMNS) if name == wanted) for wanted in ("ledger", "tags"))
+_of = attrgetter(*(_ATTRIBUTES.get(name, name) for name in INSERTED if name not in ("ledger", "tags")))
+_LEDGER, _TAGS = INSERTED.index("ledger"), INSERTED.index("tags")
 
 
 def _row(record: Record, ledger: str) -> tuple[Any, ...]:
     values = list(_of(record))
     values.insert(_LEDGER, ledger)
     values.insert(_TAGS, msgspec.json.encode(record.tags).decode())
-    if "\0" in "".join(_words(record)) or "\0" in values[_TAGS]:
-        # PostgreSQL's text cannot hold this character.
-        return tuple([value.replace("\0", "�") if type(value) is str else value for value in values])
-    return tuple(values)
+    return tuple([storable(value) if type(value) is str else int(value) for value in values])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from tailrace.proxy.ledger.chain import Head
+from tailrace.proxy.ledger.entry import COMMON, VARYING, Entry, Words
 from tailrace.proxy.ledger.record import Record
 from tailrace.proxy.ledger.sinks.sink import (
-    COLUMNS,
+    INSERTED,
     NAMES,
     POSITIONS,
     RECORDS,
@@ -21,6 +23,7 @@ from tailrace.proxy.ledger.sinks.sink import (
     Spent,
     record_from,
     rows,
+    rows_of,
     spent_by_name,
     spent_query,
 )
@@ -28,7 +31,13 @@ from tailrace.proxy.ledger.verify import Seal
 
 NAME = "ledger.db"
 _BUSY = 5.0
-_INSERT = f"insert into {RECORDS} ({NAMES}) values ({', '.join('?' * len(COLUMNS))}) on conflict do nothing"  # noqa: S608
+_INSERT = f"insert into {RECORDS} ({', '.join(INSERTED)}) values (%s) on conflict do nothing"  # noqa: S608
+_ANY = _INSERT % ", ".join("?" * len(INSERTED))
+_QUOTED = f"select {', '.join(['quote(?)'] * len(COMMON))}"
+_WORTH = 8
+"""So many rows with the same words are worth a statement of their own, with these in it: half the columns to bind."""
+_REMEMBERED = 96
+"""Statements; a connection keeps 128 prepared."""
 _SEAL = (
     f"insert into {SEALS} (ledger, segment, records, hash) values (?, ?, ?, ?) "  # noqa: S608
     "on conflict (ledger, segment) do update set records = excluded.records, hash = excluded.hash "
@@ -49,6 +58,7 @@ class SqliteSink:
         self._path = path
         self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
+        self._statements: dict[Words, str] = {}
 
     def position(self, ledger: str) -> Position:
         """How far a ledger was shipped."""
@@ -61,12 +71,43 @@ class SqliteSink:
         """Take records, the position and the head."""
         with self._asking() as connection:
             connection.execute("begin immediate")
-            connection.executemany(_INSERT, rows(records, ledger))
-            if head is not None:
-                connection.execute(_SEAL, (ledger, head.segment, head.records, head.hash))
-            if position is not None:
-                connection.execute(_MOVE, (ledger, position.segment, position.offset, position.records))
+            connection.executemany(_ANY, rows(records, ledger))
+            self._note(connection, ledger, position, head)
             connection.execute("commit")
+
+    def take(self, ledger: str, entries: Sequence[Entry], position: Position, head: Head) -> None:
+        """Take entries, the position and the head."""
+        alike: dict[Words, list[Entry]] = defaultdict(list)
+        for entry in entries:
+            alike[entry.words].append(entry)
+        with self._asking() as connection:
+            connection.execute("begin immediate")
+            for words, group in alike.items():
+                if len(group) < _WORTH:
+                    connection.executemany(_ANY, rows_of(group, ledger))
+                else:
+                    statement = self._statement(connection, words, ledger)
+                    connection.executemany(statement, [entry.varying() for entry in group])
+            self._note(connection, ledger, position, head)
+            connection.execute("commit")
+
+    def _statement(self, connection: sqlite3.Connection, words: Words, ledger: str) -> str:
+        """The insertion of entries with the same words."""
+        statement = self._statements.get(words)
+        if statement is None:
+            if len(self._statements) >= _REMEMBERED:
+                self._statements.clear()
+            # Clients choose some of these words: SQLite itself writes them as literals.
+            quoted = connection.execute(_QUOTED, (ledger, *words.columns)).fetchone()
+            statement = _INSERT % ", ".join([*"?" * len(VARYING), *map(str, quoted)])
+            self._statements[words] = statement
+        return statement
+
+    def _note(self, connection: sqlite3.Connection, ledger: str, position: Position | None, head: Head | None) -> None:
+        if head is not None:
+            connection.execute(_SEAL, (ledger, head.segment, head.records, head.hash))
+        if position is not None:
+            connection.execute(_MOVE, (ledger, position.segment, position.offset, position.records))
 
     def seals(self, ledger: str) -> dict[int, Seal]:
         """The sealed heads."""

@@ -177,7 +177,8 @@ def test_1000_concurrent_calls_never_overspend(tmp_path: Path, greed: float) -> 
     spent = {"tokens": 0, "money": 0}
 
     async def body() -> None:
-        async with driven(tmp_path) as s:
+        # However long this machine takes: whoever cannot be told in time is refused, and not let through.
+        async with driven(tmp_path, lease_wait_ms=1000, unknown="closed") as s:
             rng = random.Random(3)
 
             async def one() -> bool:

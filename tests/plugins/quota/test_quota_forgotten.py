@@ -82,7 +82,9 @@ def test_a_store_without_memory_hears_of_budgets_from_hosts_and_ledgers(
 
     async def body(url: str) -> None:
         names = [ledger_in(tmp_path / name) for name in "ab"]
-        async with pair(tmp_path, "[{money: '1', per: day}]", price=str(CENT), more=f", ledger: '{url}'") as s:
+        async with pair(
+            tmp_path, "[{money: '1', per: day}]", price=str(CENT), more=f", ledger: '{url}', lease_wait_ms: 1000"
+        ) as s:
             await another_host(s, tmp_path, 30)
             assert await s.calls(40) == {200: 40}
             sink = sink_of(url, tmp_path)

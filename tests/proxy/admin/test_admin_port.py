@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +66,7 @@ def test_faulty_requests_are_told_in_json(tmp_path: Path) -> None:
                 (await it.get("/admin/workers/drain"), 405, "method_not_allowed"),
                 (await drain(it, "drain", b"nonsense"), 400, "bad_request"),
                 (await drain(it, "drain", b'{"worker": 3}'), 400, "bad_request"),
+                (await drain(it, "drain", b'{"worker": "http://127.0.0.1:1", "limits": 5}'), 400, "bad_request"),
                 (await drain(it, "drain", b'{"worker": "http://127.0.0.1:2"}'), 404, "unknown_worker"),
                 (await drain(it, "undrain", b'{"worker": "no url"}'), 404, "unknown_worker"),
                 (await drain(it, "drain", b"x" * 70_000), 413, "request_entity_too_large"),
@@ -73,6 +75,11 @@ def test_faulty_requests_are_told_in_json(tmp_path: Path) -> None:
             told = (await it.get("/")).json()["error"]["message"]
             assert told.startswith("There is no GET / on the admin port; there are: GET /healthz, ")
             assert "POST /admin/workers/drain" in told
+            told = (await drain(it, "drain", b'{"worker": "http://127.0.0.1:1", "limits": 5}')).json()
+            assert told["error"]["message"] == "There is no 'limits' here: send `worker`, and `limit`."
+            assert not any(worker["drained"] for worker in (await it.get("/admin/workers")).json()["workers"])
+            told = (await drain(it, "drain", b"x" * 70_000)).json()
+            assert told["error"]["message"] == "The body is larger than 64 KiB."
 
     run(body())
 
@@ -162,11 +169,18 @@ def test_workers_command_lists_and_drains(
                 assert await command("workers", "list", *admin) == 0
                 head, row = printed().splitlines()
                 assert head.split()[:2] == ["WORKER", "POOLS"]
-                assert row.split()[:3] == [upstream.url, "model:m", "yes"]
-                assert await command("workers", "drain", upstream.url, *admin) == 0
-                assert printed() == f"{upstream.url} gets no new calls\n"
+                assert row.split()[:4] == [upstream.url, "model:m", "static", "yes"]
+                for limit, seconds in (((), None), (("--limit", "5"), 5), (("--limit", "1m30s"), 90)):
+                    assert await command("workers", "drain", upstream.url, *limit, *admin) == 0
+                    later = "" if seconds is None else f"; what runs there goes on elsewhere in {seconds} s, or ends"
+                    assert printed() == f"{upstream.url} gets no new calls{later}\n"
+                with pytest.raises(SystemExit):
+                    await command("workers", "drain", upstream.url, "--limit", "soon", *admin)
+                assert "'soon' is not a duration" in capsys.readouterr().err
                 assert await command("workers", "list", *admin) == 0
-                assert printed().splitlines()[1].split()[2] == "no"
+                row = printed().splitlines()[1]
+                assert row.split()[3] == "no"
+                assert re.search(r" drained by an operator \((?:90|8\d(?:\.\d)?) s left\)$", row)
                 assert await command("workers", "undrain", upstream.url, *admin) == 0
                 capsys.readouterr()
                 for given, whose in (((), "its"), (("--token", "wrong"), "another")):

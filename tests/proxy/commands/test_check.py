@@ -44,6 +44,17 @@ plugins, in the order of a request
   plugins[0]: route (when it fails, calls pass; only where model is chat or tuned; only where stream is true)
      phases: score_workers
      policy: round_robin
+     prefix: 1KiB
+     session_headers:
+     - x-session-id
+     session_fields:
+     - prompt_cache_key
+     - user
+     load_factor: 1.25
+     decay: 10s
+     penalty: 5s
+     region: null
+     region_margin: 50ms
 models
   chat -> gpu (served as org/chat-7b; the default)
   tuned -> gpu (adapter mine)
@@ -60,6 +71,8 @@ timeouts
 limits
   body 32MiB, head 64KiB, target 8KiB, headers 100, json_depth 128, body_memory 1GiB, expansion 200,
   connections 20000, connections_per_address 0
+worth knowing
+  pool 'gpu' has more than one worker: add `retry` and `rescue`, or what runs at one that dies fails with it
 """
 
 
@@ -158,7 +171,7 @@ def test_files_of_the_package_are_good(name: str, capsys: pytest.CaptureFixture[
 
 def test_a_plugin_that_scores_the_same_calls_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "listen: 127.0.0.1:1\nmodels: {m: {workers: ['http://a:1']}}\nplugins:\n"
-    told = "  plugins[1]: `route` scores the same calls as plugins[0]: their scores add up\n"
+    told = ":5: plugins[1]: `route` scores the same calls as plugins[0]: their scores add up\n"
     assert main(["check", written(tmp_path, text + "- route: {}\n- route: {policy: random}\n")]) == 0
     assert told in capsys.readouterr().out
     apart = "- route: {}\n  when: {stream: true}\n- route: {}\n  when: {stream: false}\n- guard: {}\n- guard: {}\n"

@@ -63,8 +63,8 @@ GATEWAY_FAULTS = [
     "27: plugins[1].guard: unknown key `modles`, did you mean `models`?",
     "30: plugins[1].guard.max_tokens.default: the default of 20 is above the cap of 10",
     "31: plugins[1]: unknown key `onerror`, did you mean `on_error`?",
-    "32: plugins[1].budget_ms: must be above 0, got 0",
-    "34: plugins[2].route.policy: expected one of least_inflight, random, round_robin, got \"fastest\"",
+    "32: plugins[1].budget_ms: must be above 0 ms, got 0",
+    "34: plugins[2].route.policy: expected one of least_inflight, random, round_robin, tail, got \"fastest\"",
     "36: plugins[2].when: unknown key `rout`, did you mean `route`?",
     "41: plugins[3].headers.answer.set.content-length: 'content-length' cannot be changed: it describes the body, "
     "which stays as it is",
@@ -137,18 +137,42 @@ def test_every_fault_is_told_at_the_line_of_its_entry(
             ],
         ),
         (
+            "pools: {a: {workers: [http://127.0.0.1:1]}}\nplugins:\n- fallback:\n    to:\n    - pool: a\n"
+            "    - {pool: sapre}\n- breaker: {degraded: [{pool: b}]}\n",
+            [
+                "2: models.m.pool: there is no pool 'x'; pools: a",
+                "8: plugins[0].fallback.to[1].pool: there is no pool 'sapre'; pools: a",
+                "9: plugins[1].breaker.degraded[0].pool: there is no pool 'b'; pools: a",
+            ],
+        ),
+        (
+            "plugins:\n- deadline:\n    budgets:\n    - {total: 1s, model: [m, lama]}\n    - {total: -1, model: [o]}\n"
+            "- admission: {pools: {'model:m': {}, nosuch: {priority: true}}}\n- deadline: {budgets: 1}\n"
+            "- deadline: {budgets: [{total: 1s, model: [n]}]}\n",
+            [
+                "6: plugins[0].deadline.budgets[0].model[1]: there is no model 'lama'; an adapter has to stand under",
+                "7: plugins[0].deadline.budgets[1].model[0]: there is no model 'o'",
+                "7: plugins[0].deadline.budgets[1].total: must not be negative",
+                "8: plugins[1].admission.pools.nosuch: there is no pool 'nosuch'; pools: model:m",
+                "9: plugins[2].deadline.budgets: expected a list, got 1",
+                "9: plugins[2]: `deadline` stands at plugins[0], too",
+                "10: plugins[3].deadline.budgets[0].model[0]: there is no model 'n'",
+                "10: plugins[3]: `deadline` stands at plugins[0], too",
+            ],
+        ),
+        (
             "plugins:\n- rute\n- route: {}\n  when: {route: [chats]}\n",
             ["2: models.m.pool: there is no pool 'x'", "4: plugins[0]: there is no plugin 'rute'",
              "6: plugins[1].when.route[0]: there is no route 'chats'"],
         ),
     ],
-    ids=["fields of a plugin", "pools without workers", "an unknown plugin"],
+    ids=["fields of a plugin", "pools without workers", "pools elsewhere", "names in plugins", "an unknown plugin"],
 )  # fmt: skip
 def test_a_fault_hides_no_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, faults: list[str]
 ) -> None:
     file = tmp_path / "file.yaml"
-    model = "{workers: ['http://127.0.0.1:1']}" if "redact" in text else "{pool: x}"
+    model = "{workers: ['http://127.0.0.1:1']}" if "redact" in text or "deadline" in text else "{pool: x}"
     file.write_text(f"listen: 127.0.0.1:8080\nmodels: {{m: {model}}}\n{text}")
     assert main(["check", str(file)]) == 2
     told = [line.removeprefix(f"{file}:") for line in capsys.readouterr().err.splitlines()]

@@ -30,7 +30,9 @@ CASES = {
     "a header of the connection": (GATEWAY + "forward_headers: [x-api-key, Connection]", "4: forward_headers[1]: 'Connection' is about one connection, or the relay's own to say: it cannot be forwarded"),
     "weight of nothing": (GATEWAY + "plugins:\n- guard: {}\n  weight: 2", "6: plugins[0]: plugin 'guard' scores no workers: there is nothing that a weight could weigh"),
     "replacement of nothing": (GATEWAY + "plugins: [redact: {replacement: '<{nam}>'}]", "4: plugins[0].redact.replacement: {nam} stands for nothing: {name} is the one that is replaced"),
-    "negative time": (WORKER + "engine: {sim: {ttft_ms: -5}}", "3: engine.sim.ttft_ms: must be at least 0, got -5"),
+    "an option beside its plugin": (GATEWAY + "plugins:\n- retry: {}\n  attempts: 2", "6: plugins[0]: unknown key `attempts` beside a plugin: indent it further to make it an option of `retry`"),
+    "an option of nobody": (GATEWAY + "plugins:\n- retry: {}\n  atempts: 2", "6: plugins[0]: unknown key `atempts`, known beside a plugin: budget_ms, on_error, weight, when"),
+    "negative time": (WORKER + "engine: {sim: {ttft_ms: -5}}", "3: engine.sim.ttft_ms: must be at least 0 ms, got -5"),
     "negative length": (WORKER + "engine: {sim: {answer_tokens: -3}}", "3: engine.sim.answer_tokens: must be at least 0, got -3"),
     "no room": (WORKER + "engine: {sim: {max_num_seqs: 0}}", "3: engine.sim.max_num_seqs: must be at least 1, got 0"),
     "a fault of no status": (WORKER + "engine: {sim: {faults: [{fail: error, status: 200}]}}", "3: engine.sim.faults[0].status: must be at least 400, got 200"),
@@ -53,7 +55,7 @@ CASES = {
     "a scheme": (GATEWAY.replace("127.0.0.1:8080", "http://127.0.0.1:8080"), "1: listen: 'http://127.0.0.1:8080': no scheme stands here, just HOST:PORT; `tls` beside it makes it HTTPS"),
     "a large port": (GATEWAY.replace(":8080", ":99999"), "1: listen: '127.0.0.1:99999': a port is at most 65535"),
     "no admin": (GATEWAY + "admin: false", "4: admin: 'false': write `off` for no admin port"),
-    "heartbeat no": (GATEWAY + "heartbeat: no", '4: heartbeat: expected a duration such as 5, "250ms", "5s", "2m" or "1h", or off, got "no"'),
+    "heartbeat no": (GATEWAY + "heartbeat: no", '4: heartbeat: expected a duration such as 5 (seconds), "250ms", "5s", "2m" or "1h", or off, got "no"'),
     "no listener": (MODELS + "listen:", "3: listen: expected HOST:PORT, [IPv6]:PORT or unix:/absolute/path, or a mapping, or a list of such, got nothing"),
     "a list of admin ports": (GATEWAY + "admin: [off]", "4: admin: expected HOST:PORT, or a mapping with the keys address, token, got a list"),
     "a header of two words": (GATEWAY + "forward_headers: [x-a, bad header]", "4: forward_headers[1]: 'bad header' cannot be the name of a header or a query parameter"),
@@ -118,4 +120,4 @@ def test_what_is_worth_knowing(tmp_path: Path, capsys: pytest.CaptureFixture[str
     file.write_text(GATEWAY + more)
     assert main(["check", str(file)]) == 0
     _, _, notes = capsys.readouterr().out.partition("worth knowing\n")
-    assert [line.strip() for line in notes.splitlines()] == told
+    assert [line.strip().removeprefix(f"{file}:4: ") for line in notes.splitlines()] == told

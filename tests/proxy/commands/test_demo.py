@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from fakes import run
 from openai import AsyncOpenAI
 from served import Served, children, ended, launch
+
+README = (Path(__file__).parents[3] / "README.md").read_text()
 
 
 def family(pid: int) -> list[int]:
@@ -50,27 +55,34 @@ def test_demo_answers_the_sdk_and_leaves_nothing_behind(tmp_path: Path) -> None:
     run(body())
 
 
-def test_killed_demo_leaves_nothing_behind_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+@pytest.fixture
+def brief() -> Iterator[Path]:
+    """A folder with a path that is short enough for sockets in it."""
+    with TemporaryDirectory(prefix="demo") as folder:
+        yield Path(folder)
+
+
+def test_killed_demo_leaves_nothing_behind_either(brief: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(brief))
 
     async def body() -> None:
         process = await launch("demo", "--port", "0", "--workers", "1")
-        demo = Served(process, tmp_path, "")
+        demo = Served(process, brief, "")
         try:
             await demo.until("ready http", demo.out)
             everybody = family(process.pid)
             demo.signal(signal.SIGKILL)
             await ended(*everybody)
-            (left,) = tmp_path.iterdir()
+            (left,) = brief.iterdir()
             # What it could not remove itself, the next one does.
             process = await launch("demo", "--port", "0", "--workers", "1")
-            another = Served(process, tmp_path, "")
+            another = Served(process, brief, "")
             try:
                 await another.until("ready http", another.out)
                 assert not left.exists()
                 another.signal(signal.SIGINT)
                 assert await another.end() == 0
-                assert list(tmp_path.iterdir()) == []
+                assert list(brief.iterdir()) == []
             finally:
                 await another.kill()
         finally:
@@ -105,3 +117,36 @@ def test_demo_on_a_taken_port_is_one_clear_line() -> None:
         assert err.decode() == f"tailrace: cannot listen on 127.0.0.1:{port}: address already in use\n"
 
     run(body())
+
+
+def test_an_engine_that_is_killed_as_the_readme_says_costs_no_stream(tmp_path: Path) -> None:
+    (block,) = (block for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) if "kill -9" in block)
+
+    async def body() -> None:
+        process = await launch("demo", "--port", "0")
+        demo = Served(process, tmp_path, "")
+        try:
+            url = (await demo.until("ready http", demo.out)).removeprefix("ready ")
+            # Only those of this demo: others may run here.
+            engines = [each for each in family(process.pid) if not children(each) and "worker.sim" in command(each)]
+            assert len(engines) == 2
+            script = re.sub(r"\$\(pgrep .*?\)", str(engines[0]), block).replace("http://127.0.0.1:8080", url)
+            script = script.replace("sleep 2", "sleep 1").replace('"max_tokens": 500', '"max_tokens": 250')
+            shell = await asyncio.create_subprocess_exec(
+                "bash", "-c", script, cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+            )
+            out, _ = await shell.communicate()
+            whole, *texts = out.decode().splitlines()
+            assert whole.strip() == "8"
+            assert [line.split()[0] for line in texts] == ["8"]
+            assert any("engine gone: its process ended (signal 9)" in line for line in demo.log)
+            demo.signal(signal.SIGINT)
+            assert await demo.end() == 0
+        finally:
+            await demo.kill()
+
+    run(body())
+
+
+def command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()

@@ -43,6 +43,10 @@ FAULTS = {
         "plugins[0]: plugin '{name}' itself failed while its options were read: FileNotFoundError: [Errno 2] No such "
         "file or directory: '/none/file' (at {file}:8 in look)",
     ),
+    "looks for names": (
+        {"inside": "    def unknown_names(self, models, pools):\n        yield models['n']"},
+        "plugin '{name}' itself failed at its unknown names: KeyError: 'n' (at {file}:8 in unknown_names)",
+    ),
     "has no options": (
         {"config": "other = 1"},
         "plugins[0]: plugin '{name}' lacks its `Config`, the frozen dataclass of its options; an empty one will do",

@@ -34,8 +34,17 @@ REQUIRED = {
     "fail": "error",
     "model": "m",
     "name": "a",
+    "url": "http://a-name:1",
+    "group": "g",
 }
-REQUIRED_LISTS = {"workers": ["http://127.0.0.1:2"], "origins": ["*"]}
+REQUIRED_LISTS: dict[str, list[Any]] = {
+    "workers": ["http://127.0.0.1:2"],
+    "origins": ["*"],
+    "gateways": ["http://a-name:1"],
+    "names": ["a"],
+    "to": [{"model": "m"}],
+    "domains": [{"name": "a"}],
+}
 Step = str | int
 
 
@@ -134,6 +143,10 @@ def test_a_setting_of_a_role(role: str, path: tuple[Step, ...], monkeypatch: pyt
         del plain["pools"]
         monkeypatch.setitem(REQUIRED, "pool", "engine")
     put(plain, record_of(registry.load("roles", role).Settings), path)
+    if "registered" in path or path[0] == "register":
+        plain["hop_key"] = "a key of sixteen characters"
+    if path[-1] in ("weight", "region") and path[0] != "register":
+        plain[path[0]]["name"]["workers"][0]["url"] = "http://127.0.0.1:3"
     assert faults(plain, monkeypatch) == [f"{shown(path)}: environment variable `NOWHERE` is not set"]
 
 
@@ -148,13 +161,21 @@ PLUGIN_SETTINGS = [
 )
 def test_an_option_of_a_plugin(name: str, path: tuple[Step, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {}
+    if name == "service_class":
+        path = tuple("chat" if step == "name" else step for step in path)  # its mapping has routes for keys
     put(options, record_of(registry.plugin(name).Config), path)
     if name == "auth" and path[:2] == ("jwt", 0) and len(path) > 2:
         whole = {key: value for key, value in ISSUER.items() if key != path[2]}
         if path[2] in ("jwks_file", "secret"):
             del whole["jwks"]
         options["jwt"][0] |= whole
+    if name == "deadline" and path[:2] == ("budgets", 0) and len(path) > 2 and path[2] != "preset":
+        options["budgets"][0]["preset"] = "chat"
+    if name == "fallback" and path[:2] == ("to", 0) and len(path) > 2 and path[2] not in ("model", "pool"):
+        options["to"][0].setdefault("model", "m")
     plain = BASES["gateway"] | {"plugins": [{name: options}]}
+    if name == "admission":
+        plain["pools"] = {"name": {"workers": ["http://127.0.0.1:2"]}}  # its mapping has pools for keys
     where = shown(("plugins", 0, name, *path))
     assert faults(plain, monkeypatch) == [f"{where}: environment variable `NOWHERE` is not set"]
 

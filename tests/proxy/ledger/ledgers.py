@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 from tailrace.proxy.ledger import segments
 from tailrace.proxy.ledger.disk import Disk
+from tailrace.proxy.ledger.entry import Entry
 from tailrace.proxy.ledger.log import Log
 from tailrace.proxy.ledger.record import Late, Opening, Record
 from tailrace.proxy.ledger.ring import Ring
 from tailrace.proxy.ledger.settled import Settled
+from tailrace.proxy.ledger.slots import Slots
 from tailrace.proxy.ledger.sums import in_log
 
 RATES = (500_000_000, 50_000_000, 1_500_000_000, 100)
@@ -58,6 +60,19 @@ def fill(ring: Ring, count: int, first: int = 1) -> list[str]:
 def read(folder: Path) -> list[Record]:
     """All records of a log, each once."""
     return list(in_log(folder, -EVER, EVER))
+
+
+def record_of(entry: Entry | None) -> Record:
+    """The record of an entry, as a reader of the log has it."""
+    assert entry is not None
+    record = msgspec.json.decode(entry.text(), type=Record)
+    assert msgspec.json.encode(record) == entry.text()
+    return record
+
+
+def left_in(slots: Slots, now_ns: int = 1) -> list[Record]:
+    """What a dead process has left in its ring."""
+    return [record_of(entry) for _, entry in slots.left_open(now_ns)]
 
 
 def raw_keys(folder: Path) -> list[str]:

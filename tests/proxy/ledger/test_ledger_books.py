@@ -79,6 +79,7 @@ def test_a_sink_that_stands_still_is_told_and_keeps_nobody_from_ending(
             in_vain.append("nobody went on meanwhile")
 
     monkeypatch.setattr(SqliteSink, "store", store)
+    monkeypatch.setattr(SqliteSink, "take", store)
     books = Books(places, None)
     fill(Ring.create(rings_in(places), "w", 16), 3)
     if period < 1:

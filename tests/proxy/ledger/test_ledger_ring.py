@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ledgers import DONE, fill, opening, settled
+from ledgers import DONE, fill, left_in, opening, record_of, settled
 from tailrace.proxy.ledger.layout import HEADER, MAGIC, VERSION, size_of
 from tailrace.proxy.ledger.record import ORPHAN, Late
 from tailrace.proxy.ledger.ring import FULL, Ring
@@ -30,8 +30,7 @@ def test_a_settlement_says_everything_of_its_call(tmp_path: Path) -> None:
         lost_completion=9, lost_amount=10, estimated=True,
     )  # fmt: skip
     ring.settle(slot, Late("client_gone", "other"), numbers)
-    record = slots.settlement(0)
-    assert record is not None
+    record = record_of(slots.settlement(0))
     assert (record.charge_key, record.call, record.tenant, record.tags) == ("c1", "call-c1", "acme", ("a", "b"))
     assert (record.amount, record.prompt, record.cached, record.completion, record.requests) == (11, 5, 4, 6, 2)
     assert (record.lost_prompt, record.lost_completion, record.lost_amount) == (8, 9, 10)
@@ -46,7 +45,7 @@ def test_what_is_open_is_settled_from_its_last_usage(tmp_path: Path) -> None:
     first, second = ring.open(opening("c1")), ring.open(opening("c2", rates=None))
     for number in range(1, 6):
         ring.running(first, 100, number, 40, number * 10)
-    orphans = {record.charge_key: record for _, record in slots.left_open(77) if record is not None}
+    orphans = {record.charge_key: record for record in left_in(slots, 77)}
     assert set(orphans) == {"c1", "c2"}
     found = orphans["c1"]
     assert (found.ending, found.prompt, found.completion, found.cached, found.delivered) == (ORPHAN, 100, 5, 40, 50)
@@ -64,8 +63,7 @@ def test_the_usage_of_an_earlier_call_in_a_slot_is_not_taken_for_a_later_one(tmp
     ring.settle(slot, DONE, settled(1))
     slots.durable = 1
     assert ring.open(opening("c2")) == slot
-    [(_, record)] = slots.left_open(1)
-    assert record is not None
+    [record] = left_in(slots)
     assert (record.charge_key, record.prompt) == ("c2", 0)
 
 
@@ -75,12 +73,10 @@ def test_a_change_of_model_changes_the_rates(tmp_path: Path) -> None:
     ring.running(slot, 10, 10, 0, 1)
     for turn in range(3):
         ring.amend(slot, opening("c1", model=f"m{turn}", rates=(turn, 0, 0, 1000 + turn)))
-        [(_, record)] = slots.left_open(1)
-        assert record is not None
+        [record] = left_in(slots)
         assert (record.model, record.amount, record.completion) == (f"m{turn}", 1000 + turn, 10)
     ring.settle(slot, DONE, settled(1))
-    final = slots.settlement(0)
-    assert final is not None
+    final = record_of(slots.settlement(0))
     assert (final.model, final.opened_ns) == ("m2", record.opened_ns)
 
 
@@ -97,14 +93,24 @@ def test_a_slot_is_used_again_when_its_settlement_is_durable(tmp_path: Path) -> 
     assert ring.open(opening("c4")) == FULL
 
 
+def test_few_slots_take_turns(tmp_path: Path) -> None:
+    ring, slots = both(tmp_path, slots=16)
+    used = set()
+    for _ in range(40):
+        slot = ring.open(opening(ring.mint()))
+        used.add(slot)
+        ring.settle(slot, DONE, settled(1))
+        slots.durable = ring.settled
+    assert len(used) == 1
+
+
 @pytest.mark.parametrize("text", ["x" * 5000, "ü" * 900, '"' * 700, "\x01" * 500, "\ud800bad"])
 def test_words_that_do_not_fit_are_cut_and_charged_all_the_same(tmp_path: Path, text: str) -> None:
     ring, slots = both(tmp_path)
     words = dict.fromkeys(("call", "tenant", "key", "model", "deployment", "route", "price_version"), text)
     slot = ring.open(opening("c1", **words, tags=(text,) * 20))
     ring.settle(slot, Late("completed", text), settled(3))
-    record = slots.settlement(0)
-    assert record is not None
+    record = record_of(slots.settlement(0))
     assert (record.charge_key, record.amount, record.ending) == ("c1", 21, "completed")
     assert record.tenant
 
@@ -113,12 +119,10 @@ def test_numbers_that_no_engine_counts_are_bounded_and_marked(tmp_path: Path) ->
     ring, slots = both(tmp_path)
     slot = ring.open(opening("c1", rates=(0, 0, 0, 1)))
     ring.running(slot, 10**30, 1, -(10**30), 1)
-    [(_, orphan)] = slots.left_open(1)
-    assert orphan is not None
+    [orphan] = left_in(slots)
     assert (orphan.prompt, orphan.estimated) == (2**63 - 1, True)
     ring.settle(slot, DONE, Settled(prompt=10**30))
-    record = slots.settlement(0)
-    assert record is not None
+    record = record_of(slots.settlement(0))
     assert (record.prompt, record.estimated) == (2**63 - 1, True)
 
 

@@ -122,7 +122,7 @@ def test_the_catalogue_is_consistent():
     names = [family.name for family in FAMILIES]
     assert len(names) == len(set(names))
     for family in FAMILIES:
-        assert family.name.startswith("tailrace_")
+        assert family.name.startswith(("tailrace_", "gen_ai_"))
         assert family.help.endswith(".")
         assert (family.kind is Kind.COUNTER) == family.name.endswith("_total")
         assert list(family.bounds) == sorted(set(family.bounds))

@@ -3,6 +3,7 @@
 import pytest
 from fakes import CHAT, GOOD, PATH, RawClient, Upstream, decoded, gateway, run, until, yaml_for
 from scrape import Scrape
+from tailrace.proxy.fleet import SILENT
 
 
 def test_levels_of_the_process():
@@ -57,6 +58,25 @@ def test_levels_of_workers():
     assert scrape.value("worker_running", worker=one) == 0
     assert scrape.value("worker_running", worker=two) is None
     assert scrape.value("worker_waiting") is None
+
+
+def test_the_emptiest_worker_that_gets_calls_tells_whether_a_pool_is_full():
+    async def body():
+        async with gateway(yaml_for(*(f"http://127.0.0.1:{port}" for port in (1, 2, 3)))) as process:
+            one, two, three = process.workers()
+            assert Scrape(process).value("pool_waiting") is None, "nobody says"
+            one.standing.waiting, two.standing.waiting = 7, 3
+            assert Scrape(process).value("pool_waiting", pool="model:m") == 3
+            three.standing.waiting = 0
+            assert Scrape(process).value("pool_waiting") == 0
+            three.standing.dead = True
+            three.changed()
+            assert Scrape(process).value("pool_waiting") == 3, "what a dead one says counts for nothing"
+            two.bar("breaker")
+            two.bar(SILENT)
+            return Scrape(process)
+
+    assert run(body()).value("pool_waiting") == 7
 
 
 def test_one_address_with_two_keys_is_shown_once():

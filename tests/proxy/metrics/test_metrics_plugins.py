@@ -23,6 +23,23 @@ def given(*yields):
     return run(body())
 
 
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [("plugin_failures_total", {"plugin": name}) for name in ("retry", "rescue")]
+    + [("rescue_lost_total", {"why": why}) for why in ("request", "answer", "no_ids", "worker")]
+    + [("retry_refused_total", {"why": why}) for why in ("retry", "hedge", "fallback")]
+    + [("retry_retried_total", {"fault": kind}) for kind in ("connect_failed", "http_error")],
+)
+def test_what_alerts_look_at_is_shown_from_0(name, labels):
+    async def body():
+        async with gateway(yaml_for("http://127.0.0.1:1", plugins="[retry, rescue]")) as process:
+            return Scrape(process)
+
+    scrape = run(body())
+    assert scrape.value(name, **labels) == 0
+    assert '=""' not in scrape.text
+
+
 def test_a_number_of_dropped_things_is_a_counter():
     async def body():
         async with Upstream(GOOD) as upstream, gateway(yaml_for(upstream, plugins="[chatty:Dropper]")) as process:
@@ -59,6 +76,27 @@ def test_label_values_without_end_fold():
     scrape = given(*[("seen_total", {"who": str(number)}, 1) for number in range(500)])
     assert len(scrape.values_of("who")) == 65
     assert scrape.value("chatty_counting_seen_total") == 500
+
+
+def test_a_counter_whose_subject_is_gone_makes_room_and_begins_anew():
+    async def body():
+        async with gateway(yaml_for("http://127.0.0.1:1", plugins=PLUGINS)) as process:
+            plugin = plugin_of(process)
+            for number in range(200):
+                plugin.yields = [("seen_total", {"who": str(number)}, 5), ("seen_total", {"who": "kept"}, 5)]
+                scrape = Scrape(process)
+            assert {"199", "kept", "other"} <= set(scrape.values_of("who"))
+            assert scrape.value("chatty_counting_seen_total") == 201 * 5, "what is gone is in the sum"
+            plugin.yields = [("seen_total", {"who": "kept"}, 5)]
+            Scrape(process)
+            plugin.yields = [("seen_total", {"who": "kept"}, 6), ("seen_total", {"who": "199"}, 2)]
+            scrape = Scrape(process)
+            assert scrape.value("chatty_counting_seen_total", who="kept") == 6
+            assert scrape.value("chatty_counting_seen_total", who="199") == 7
+            plugin.yields = [("seen_total", {"who": "199"}, 2), ("seen_total", {"who": "199"}, 2)]
+            assert Scrape(process).value("chatty_counting_seen_total", who="199") == 7
+
+    run(body())
 
 
 def test_a_counter_goes_on_over_a_reload():

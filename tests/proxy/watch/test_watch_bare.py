@@ -28,7 +28,6 @@ def test_its_models_and_adapters_are_listed():
             standing = worker_of(process).standing
             await until(lambda: standing.models)
             assert standing.models == {"tiny": "", "lora": "tiny"}
-            assert standing.running is None
             assert (await chat(process, model="lora")).status == 200
 
     run(body())

@@ -12,7 +12,7 @@ import pytest
 from fakes import Connection, Upstream, chunked, decoded, json_answer, run, until
 from tailrace.proxy.address import Address
 from tailrace.proxy.gateway import running
-from tailrace.proxy.watch import watcher
+from tailrace.proxy.watch import silence, watcher
 from tailrace.proxy.watch.ask import ask, asking
 from tailrace.proxy.watch.asked import Asked, Unanswered
 from watched import chat, feeding, state, watching, worker_of, yaml
@@ -106,15 +106,69 @@ def test_a_connection_that_is_closed_before_anything_is_asked_is_no_answer():
     run(body())
 
 
+@asynccontextmanager
+async def vanishing(monkeypatch: pytest.MonkeyPatch, script: Any, connect: str) -> AsyncIterator[Any]:
+    """A gateway whose worker's host, once it was seen, answers no connection any more."""
+    opened, gone = Address.open, asyncio.Event()
+
+    async def unanswered(self: Address, *of: Any) -> None:
+        if gone.is_set():
+            await asyncio.sleep(60)
+        await opened(self, *of)
+
+    monkeypatch.setattr(Address, "open", unanswered)
+    async with (
+        Upstream(script) as upstream,
+        watching(upstream.url, more=f"timeouts: {{connect: {connect}}}") as process,
+    ):
+        await until(lambda: worker_of(process).standing.seen)
+        gone.set()
+        for conn in list(upstream.connections):
+            conn.rst()
+        yield process
+
+
+def test_calls_that_find_nobody_keep_no_worker_from_being_found_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them asks for it to be verified, sooner than the last one who asked can know."""
+    monkeypatch.setattr(silence, "AGAIN", 0.0)
+
+    async def body():
+        async with vanishing(monkeypatch, feeding(state()), "400ms") as process:
+            broken: Any = worker_of(process).connections.broken
+
+            async def calling() -> None:
+                while True:
+                    broken(None)
+                    await asyncio.sleep(0.05)
+
+            calls = asyncio.ensure_future(calling())
+            await until(lambda: worker_of(process).standing.dead)
+            calls.cancel()
+
+    run(body())
+
+
+def test_a_bare_engine_that_takes_longer_to_connect_to_than_to_answer_is_found_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watcher, "ANSWER", 0.1)
+
+    async def body():
+        async with vanishing(monkeypatch, json_answer({}, 404), "200ms") as process:
+            await until(lambda: worker_of(process).standing.dead)
+
+    run(body())
+
+
 def test_a_watch_that_fails_says_whose_it_is_and_begins_anew(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     read, failures = watcher.read_feed, [KeyError("one"), KeyError("two"), KeyError("three")]
 
-    async def failing(worker: Any, hear: Any) -> Any:
+    async def failing(*of: Any) -> Any:
         if failures:
             raise failures.pop()
-        return await read(worker, hear)
+        return await read(*of)
 
     monkeypatch.setattr(watcher, "read_feed", failing)
 
@@ -191,9 +245,9 @@ def test_a_call_over_a_connection_that_is_closed_at_once_fails_as_one_without_a_
 ):
     opened = Address.open
 
-    async def dying(self: Address, loop: Any, make: Any, tls: Any) -> None:
+    async def dying(self: Address, loop: Any, make: Any, *of: Any) -> None:
         connection = make()
-        await opened(self, loop, lambda: connection, tls)
+        await opened(self, loop, lambda: connection, *of)
         connection.transport.abort()
         while connection.transport is not None:
             await asyncio.sleep(0)

@@ -127,7 +127,7 @@ def test_a_worker_that_comes_back_with_another_key_is_neither_dead_nor_draining(
             assert (worker.standing.dead, worker.standing.draining, worker.eligible) == (False, False, False)
             (row,) = table([described(worker)]).splitlines()[1:]
             assert row.endswith(
-                "  not ready; it does not accept this gateway's hop key, `hop_key` must be the same in both files"
+                "  not ready: it does not accept this gateway's hop key, `hop_key` must be the same in both files"
             )
 
     run(body())

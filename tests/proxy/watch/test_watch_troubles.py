@@ -85,11 +85,28 @@ def test_a_server_that_knows_no_path_is_no_inference_server(caplog: pytest.LogCa
             assert worker_of(process).eligible
             refused = await chat(process)
             error = refused.json()["error"]
-            assert (refused.status, error["code"]) == (404, "not_found")
+            assert (refused.status, error["code"]) == (502, "bad_upstream_answer")
             assert "no inference server" in error["message"]
             assert warnings(caplog) == [
                 f"worker {worker_of(process).name} takes calls, but they fail: {trouble.NO_SERVER}"
             ]
+
+    run(body())
+
+
+def test_calls_go_past_a_server_that_is_healthy_and_no_engine(caplog: pytest.LogCaptureFixture):
+    async def body():
+        page = answer(404, b"<html>", content_type="text/html")
+        async with Upstream(page) as page_server, simulated() as engine:
+            text = (
+                yaml(page_server.url, engine.url)
+                + "plugins: [{retry: {back_off: 0}}, {route: {policy: round_robin}}]\n"
+            )
+            async with running(decoded(text)) as process:
+                for _ in range(4):
+                    assert (await chat(process, model="tiny")).status == 200
+                assert trouble.NO_ENGINE in [trouble.trouble_of(worker) for worker in process.workers()]
+                assert len(warnings(caplog)) == 1
 
     run(body())
 

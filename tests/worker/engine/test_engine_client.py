@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from aiohttp import web
 from engine_doubles import HttpEngine
+from tailrace.proxy.watch.exposition import WANTED
 from tailrace.worker.engine import client as client_module
 from tailrace.worker.engine.client import EngineClient, Unanswered
-from tailrace.worker.engine.metrics import WANTED
 from tailrace.worker.engine.state import Model
 
 

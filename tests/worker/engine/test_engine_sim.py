@@ -28,6 +28,7 @@ from tailrace.worker.sim.settings import Adapter, SimSettings
         SimSettings(ttft_ms=1.5, seed=3, num_gpu_blocks=7, enable_server_load_tracking=False, runner="pooling"),
         SimSettings(faults=(Fault(fail="stall", after_tokens=3, count=1), Fault(fail="cut", rst=True, share=0.5))),
         SimSettings(max_num_queued_reqs=4, scheduling_policy="priority", shutdown_timeout=2.0),
+        SimSettings(profile="h200-8b", faults=(Fault(fail="wrong_usage", prompt_tokens=-5, for_s=0.5),)),
     ],
 )
 def test_every_setting_reaches_the_simulation(settings):
@@ -41,6 +42,7 @@ def test_every_setting_reaches_the_simulation(settings):
 def test_no_setting_was_forgotten():
     # One that the command line lacks would make the simulation refuse its own settings.
     texts = {"host": "h", "uds": "/u", "model": "m", "runner": "pooling", "scheduling_policy": "priority"}
+    texts["text"] = "mixed"
     values = {}
     for field in dataclasses.fields(SimSettings):
         default = getattr(SimSettings(), field.name)
@@ -50,7 +52,8 @@ def test_no_setting_was_forgotten():
             values[field.name] = not default
         elif isinstance(default, int | float) or default is None:
             values[field.name] = (default or 0) + 1
-    settings = SimSettings(**values | {"keep_requests": 0})
+    # A profile stands for others of them and is tried above.
+    settings = SimSettings(**values | {"keep_requests": 0, "profile": None})
     assert settings_from(sim_command(settings, Path("/f"), {}).argv[3:]) == dataclasses.replace(settings, uds=None)
 
 

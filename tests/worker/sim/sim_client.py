@@ -142,5 +142,11 @@ async def rest(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> An
 
 
 def contents(answer: Answer) -> int:
-    """How many chunks of a chat stream say something."""
-    return sum(bool(e["choices"][0]["delta"].get("content")) for e in answer.events if "choices" in e)
+    """How many chunks of a chat stream are of a token; some have no text, where a character is not whole yet."""
+    deltas = [choice["delta"] for event in answer.events if "choices" in event for choice in event["choices"]]
+    return sum("content" in delta and "role" not in delta for delta in deltas)
+
+
+def texts(answer: Answer) -> list[str]:
+    """The text of each chunk of a streamed completion."""
+    return [event["choices"][0]["text"] for event in answer.events if isinstance(event, dict)]

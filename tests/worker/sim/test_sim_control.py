@@ -21,6 +21,7 @@ def test_faults_are_armed_shown_and_cleared() -> None:
             shown = (await get(sim, CONTROL)).json
             assert shown == {
                 "state": "serving",
+                "frozen": False,
                 "running": 0,
                 "waiting": 0,
                 "load": 0,
@@ -69,6 +70,12 @@ def test_drain_can_be_asked_for() -> None:
         {"fail": "slow", "factor": "x"},
         {"fail": "cut", "rst": 1},
         {"fail": "error", "message": None},
+        {"fail": "slow", "factor": 0},
+        {"fail": "wrong_usage", "prompt_tokens": 1.5},
+        {"fail": "hang", "for_s": -1},
+        {"do": "dance"},
+        {"do": "thaw", "fail": "stall"},
+        {"do": "clear", "fail": "nonsense"},
     ],
 )
 def test_nonsense_arms_nothing(asked: Any) -> None:
@@ -116,3 +123,15 @@ def test_zero_count_arms_nothing() -> None:
 
 def test_whole_numbers_do_where_numbers_are_asked_for() -> None:
     assert fault_from({"fail": "slow", "factor": 3}) == Fault(fail="slow", factor=3)
+
+
+def test_faults_of_one_kind_are_cleared() -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            for kind in ("stall", "throttle", "stall", "unhealthy"):
+                await fetch(sim, CONTROL, {"fail": kind})
+            left = (await fetch(sim, CONTROL, {"do": "clear", "fail": "stall"})).json["faults"]
+            assert left == [{"fail": "throttle"}, {"fail": "unhealthy"}]
+            assert (await fetch(sim, CONTROL, {"do": "clear"})).json["faults"] == []
+
+    run(ask())

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from fakes import run, until
 from sim_client import CHAT, COMPLETIONS, HELLO, begin, capture, captured_request, fetch, get, read_answer, running
+from tailrace.worker.sim.tokenizer import VOCAB_SIZE
 from wire_shape import head_shape
 
 REFUSED = [
@@ -124,7 +125,9 @@ def test_prompt_and_output_together_too_long() -> None:
 @pytest.mark.parametrize(
     ("body", "part"),
     [
-        ({"prompt": []}, "cannot be empty"),
+        ({"prompt": []}, "You must pass at least one prompt"),
+        ({}, "Either prompt or prompt_embeds must be provided and non-empty. (parameter=prompt)"),
+        ({"prompt": ""}, "Either prompt or prompt_embeds must be provided and non-empty."),
         ({"prompt": [[]]}, "cannot be empty"),
         ({"prompt": [10**9]}, "out of vocabulary"),
         ({"prompt": [-1]}, "out of vocabulary"),
@@ -143,6 +146,17 @@ def test_prompt_and_output_together_too_long() -> None:
         ({"prompt": "a", "temperature": "nan"}, "temperature must be a finite number, got nan."),
         ({"prompt": "a", "temperature": "-inf"}, "temperature must be a finite number, got -inf."),
         ({"prompt": "a", "stream_options": []}, "dict_type"),
+        ({"prompt": "a", "min_tokens": -1}, "min_tokens must be greater than or equal to 0, got -1."),
+        (
+            {"prompt": "a", "max_tokens": 2, "min_tokens": 5},
+            "min_tokens must be less than or equal to max_tokens=2, got 5.",
+        ),
+        (
+            {"prompt": "a", "logprobs": 100},
+            "Requested sample logprobs of 100, which is greater than max allowed: 20 (par",
+        ),
+        ({"prompt": "a", "logprobs": -1}, f"Requested sample logprobs of {VOCAB_SIZE}, which is greater"),
+        ({"prompt": "a", "logprobs": -2}, "logprobs must be non-negative or -1, got -2."),
     ],
 )
 def test_nonsense_is_refused_and_costs_nothing(body: dict[str, Any], part: str) -> None:

@@ -1,6 +1,5 @@
 """How a whole server ends, as a proxy meets it: byte for byte where there is a capture."""
 
-import json
 from typing import Any
 
 import pytest
@@ -72,9 +71,15 @@ def test_engine_killed_counts_tokens_and_tells_every_open_answer() -> None:
                 assert answer.events[-1] == "[DONE]"
                 assert answer.ended
             assert (answers[1].status, answers[1].json["error"]["type"]) == (500, "InternalServerError")
-            assert answers[3].chunks[-1].startswith(b'event: error\ndata: {"type":"error","error":{')
+            # As a real vLLM was seen to end: badly worded on messages, in the middle on responses.
+            told = (
+                b'event: error\ndata: {"type":"error","error":{"type":"internal_error","message":"2 validation errors'
+            )
+            assert answers[3].chunks[-1].startswith(told)
+            assert len(answers[3].chunks[-1]) == 0x21C
             assert answers[3].ended
-            assert "error" in json.dumps(answers[4].events[-2])
+            assert answers[4].events[-1]["type"] == "response.output_text.delta"
+            assert not answers[4].ended
 
     run(ask())
 
@@ -205,8 +210,18 @@ def test_sigterm_with_a_timeout_drains() -> None:
             assert text.json["error"]["message"] == "cannot schedule new futures after shutdown"
             ids = {"prompt": [9, 10], "stream": True}
             streamed = await fetch(sim, COMPLETIONS, ids, authorization="Bearer key")
-            assert streamed.events[0]["choices"][0]["finish_reason"] == "abort"
-            assert streamed.ended
+            assert (streamed.events, streamed.ended) == (["[DONE]"], True)
+            asked = ids | {"stream_options": {"include_usage": True}}
+            counted = (await fetch(sim, COMPLETIONS, asked, authorization="Bearer key")).events
+            assert (len(counted), counted[0]["choices"], counted[0]["usage"]["completion_tokens"]) == (2, [], 0)
+            told = {"type": "InternalServerError", "message": "cannot schedule new futures after shutdown"}
+            for path in ("/v1/messages", "/v1/messages/count_tokens"):
+                refused = await fetch(sim, path, HELLO | {"model": "smol", "max_tokens": 5}, authorization="Bearer key")
+                assert (refused.status, refused.json) == (500, {"type": "error", "error": told})
+            for path, asked in (("/tokenize", {"prompt": "a"}), ("/detokenize", {"tokens": [9]})):
+                assert (await fetch(sim, path, asked)).json["error"]["message"] == told["message"]
+            unknown = await fetch(sim, CHAT, HELLO | {"model": "other"}, authorization="Bearer key")
+            assert unknown.status == 404
 
             clock.advance(0.2)
             answer = read_answer(await reader.readuntil(b"0\r\n\r\n"))
@@ -220,17 +235,30 @@ def test_sigterm_with_a_timeout_drains() -> None:
     run(ask())
 
 
-def test_drain_that_takes_too_long_is_cut() -> None:
+def test_drain_that_takes_too_long_hangs_in_the_end() -> None:
     async def ask() -> None:
         clock = ManualClock()
         async with running(clock, itl_ms=10, shutdown_timeout=1) as sim:
             reader, writer = await begin(sim, CHAT, STREAM | {"max_tokens": 2000})
             await until(lambda: sim.scheduler.running == 1)
             sim.terminate()
-            clock.advance(1.2)
-            answer = await rest(reader, writer)
-            assert not answer.ended
-            assert contents(answer) > 50
+            clock.advance(0.9)
+            (await connect(sim))[1].close()
+            clock.advance(0.2)
+            # Seen at a real vLLM whose clients outstayed --shutdown-timeout: silence, and the server waits for them.
+            raw = await reader.readuntil(b'"content":"')
+            await turns()
+            raw += await reader.read(1 << 20)
+            clock.advance(60)
+            await turns()
+            assert reader._buffer == b""  # type: ignore[attr-defined]
+            assert 80 < contents(read_answer(raw)) < 120
+            assert not sim.gone.is_set()
+            with pytest.raises(ConnectionRefusedError):
+                await connect(sim)
+            writer.close()
+            await until(lambda: sim.connections == 0)
+            clock.advance(1)
             assert sim.gone.is_set()
 
     run(ask())

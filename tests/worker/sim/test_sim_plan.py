@@ -74,7 +74,9 @@ def test_schema_that_contains_itself_comes_to_an_end() -> None:
         ({"messages": [1]}, "missing"),
         ({"messages": {"role": "user"}}, "list_type"),
         ({"messages": [{"role": "user", "content": 5}]}, "string_type"),
-        ({"continue_final_message": True}, "Cannot set both"),
+        ({"continue_final_message": True}, "are not compatible"),
+        ({"continue_final_message": True, "add_generation_prompt": True}, "Cannot set both"),
+        ({"top_logprobs": 2}, "`logprobs` must be set to true"),
         ({"response_format": "json"}, "dict_type"),
     ],
 )

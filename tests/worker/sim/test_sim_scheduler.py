@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from tailrace.worker.sim import Fault, ManualClock, SimSettings
+from tailrace.worker.sim.beats import Beats
 from tailrace.worker.sim.metrics import Metrics
-from tailrace.worker.sim.scheduler import Scheduler
 from tailrace.worker.sim.sequence import Sampling, Sequence
 
 
@@ -40,7 +40,7 @@ class Bench:
         settings = SimSettings(**({"ttft_ms": 20, "itl_ms": 10, "prefill_tokens_per_s": 0} | knobs))
         self.clock = ManualClock()
         self.metrics = Metrics(settings.max_model_len)
-        self.scheduler = Scheduler(settings, self.clock, self.metrics, Random(1))
+        self.scheduler = Beats(settings, self.clock, self.metrics, Random(1))
         self.log: list[tuple[str, float, str]] = []
 
     def submit(self, name: str, tokens: int = 3, prompt: int = 5, priority: int = 0, **more: Any) -> Sequence:
@@ -280,3 +280,15 @@ def test_metrics_tell_what_happened() -> None:
     assert counted.per_token.sum == pytest.approx(0.020)
     assert counted.iteration.sum == 6
     assert (counted.request_prompt.sum, counted.request_generation.sum) == (20, 6)
+
+
+def test_paused_engine_computes_no_prompt() -> None:
+    bench = Bench(prefill_tokens_per_s=1000)
+    bench.submit("a", prompt=30)
+    bench.advance(10)
+    bench.scheduler.pause()
+    bench.advance(1000)
+    bench.submit("b", prompt=10)
+    bench.scheduler.resume()
+    bench.advance(1000)
+    assert (bench.times("a")[0], bench.times("b")[0]) == (1050, 1060)

@@ -216,7 +216,7 @@ def test_anthropic_errors_are_of_their_classes() -> None:
             with pytest.raises(anthropic.APIStatusError, match="currently busy"):
                 await client.messages.create(**asked)
             sim.fail(Fault(fail="engine_killed", after_tokens=2))
-            with pytest.raises(anthropic.APIError, match="EngineCore"):
+            with pytest.raises(anthropic.APIError, match="internal_error"):
                 async with client.messages.stream(**asked) as stream:
                     await stream.get_final_message()
 

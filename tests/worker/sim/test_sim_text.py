@@ -6,9 +6,9 @@ import pytest
 from fakes import run
 from hypothesis import given
 from hypothesis import strategies as st
-from sim_client import CHAT, COMPLETIONS, HELLO, fetch, running
+from sim_client import CHAT, COMPLETIONS, HELLO, fetch, running, texts
 from tailrace.worker.sim import Adapter
-from tailrace.worker.sim.tokenizer import EOS, ID_OF, IM_START, VOCAB_SIZE
+from tailrace.worker.sim.tokenizer import EOS, ID_OF, IM_START, VOCAB_SIZE, decode, encode
 from tailrace.worker.sim.words import BROKEN
 
 prompts = st.lists(st.integers(5, VOCAB_SIZE - 1), min_size=1, max_size=20)
@@ -27,16 +27,27 @@ async def resumed(sim: Any, body: dict[str, Any], cut: int) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("cut", [1, 2, 7, 23, 39])
-@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 0.7, "seed": 5}])
-def test_answer_resumed_from_ids_goes_on_the_same_on_another_replica(cut: int, sampling: dict[str, Any]) -> None:
+def test_greedy_answer_resumed_from_ids_goes_on_the_same_on_another_replica(cut: int) -> None:
     async def ask() -> None:
         async with running(seed=1) as one, running(seed=2) as other:
-            body = HELLO | {"max_tokens": 40} | sampling
+            body = HELLO | {"max_tokens": 40}
             whole, _ = await resumed(one, body, cut)
             _, rest = await resumed(other, body, cut)
             assert whole["token_ids"][cut:] == rest["token_ids"]
             assert whole["message"]["content"].endswith(rest["text"])
             assert rest["finish_reason"] == "length"
+
+    run(ask())
+
+
+def test_seed_starts_anew_where_an_answer_is_resumed() -> None:
+    async def ask() -> None:
+        async with running() as sim:
+            body = HELLO | {"max_tokens": 40, "temperature": 0.7, "seed": 5}
+            whole, rest = await resumed(sim, body, 7)
+            again, _ = await resumed(sim, body, 7)
+            assert again["token_ids"] == whole["token_ids"]
+            assert rest["token_ids"] != whole["token_ids"][7:]
 
     run(ask())
 
@@ -57,8 +68,9 @@ def test_cut_inside_a_character_loses_nothing() -> None:
         async with running() as sim:
             body = {"prompt": [ID_OF[BROKEN]], "max_tokens": 4, "temperature": 0}
             answer = (await fetch(sim, COMPLETIONS, body)).json
-            # The first token ends the emoticon that the prompt began.
-            assert 0x1F600 <= ord(answer["choices"][0]["text"][0]) < 0x1F640
+            # The first token ends the emoticon that the prompt began; as in vLLM the prompt is told with it.
+            assert answer["choices"][0]["text"][0] == " "
+            assert 0x1F600 <= ord(answer["choices"][0]["text"][1]) < 0x1F640
             streamed = await fetch(sim, COMPLETIONS, body | {"stream": True})
             assert streamed.text == answer["choices"][0]["text"]
 
@@ -124,45 +136,27 @@ def test_models_and_adapters_say_different_things() -> None:
     run(ask())
 
 
-@pytest.mark.parametrize("stop", ["e", ["er", "th"], " a", ", "])
-def test_stop_strings_are_never_shown(stop: str | list[str]) -> None:
+def test_mixed_text_has_characters_of_every_kind() -> None:
     async def ask() -> None:
-        async with running() as sim:
-            body = HELLO | {"max_tokens": 60, "stop": stop}
-            unary = (await fetch(sim, CHAT, body)).json["choices"][0]
-            streamed = await fetch(sim, CHAT, body | {"stream": True})
-            stops = [stop] if isinstance(stop, str) else stop
-            assert unary["stop_reason"] in stops
-            assert not any(one in unary["message"]["content"] for one in stops)
-            assert streamed.text == unary["message"]["content"]
-            free = (await fetch(sim, CHAT, HELLO | {"max_tokens": 60})).json["choices"][0]["message"]["content"]
-            assert free.startswith(unary["message"]["content"] + unary["stop_reason"])
-            shown = (await fetch(sim, CHAT, body | {"include_stop_str_in_output": True})).json["choices"][0]
-            assert shown["message"]["content"] == unary["message"]["content"] + unary["stop_reason"]
-
-    run(ask())
-
-
-def test_text_held_back_for_a_stop_string_comes_out_in_the_end() -> None:
-    async def ask() -> None:
-        async with running() as sim:
-            body = HELLO | {"max_tokens": 20}
-            free = (await fetch(sim, CHAT, body)).json["choices"][0]["message"]["content"]
-            never = await fetch(sim, CHAT, body | {"stream": True, "stop": ["no such text"]})
-            assert never.text == free
-
-    run(ask())
-
-
-def test_stop_token_ends_the_answer() -> None:
-    async def ask() -> None:
-        async with running() as sim:
-            body = {"prompt": "a", "max_tokens": 8, "temperature": 0, "return_token_ids": True}
-            ids = (await fetch(sim, COMPLETIONS, body)).json["choices"][0]["token_ids"]
-            stopped = (await fetch(sim, COMPLETIONS, body | {"stop_token_ids": [ids[4]]})).json["choices"][0]
-            assert (stopped["token_ids"], stopped["stop_reason"]) == (ids[: ids.index(ids[4]) + 1], ids[4])
-            at_least = body | {"stop_token_ids": [ids[4]], "min_tokens": 8}
-            assert (await fetch(sim, COMPLETIONS, at_least)).json["choices"][0]["token_ids"] == ids
+        async with running(text="mixed") as one, running(text="mixed", seed=2) as other:
+            body = {"prompt": "the mill", "max_tokens": 400, "temperature": 0, "return_token_ids": True}
+            whole = (await fetch(one, COMPLETIONS, body)).json["choices"][0]
+            text, ids = whole["text"], whole["token_ids"]
+            assert {len(character.encode()) for character in text} == {1, 2, 3, 4}
+            assert any(character in text for character in "水大€")
+            assert any(character in text for character in "🌊🌍🌙")
+            assert "\ufffd" in text
+            assert any(character in text for character in "東京你好한강")
+            streamed = await fetch(one, COMPLETIONS, body | {"stream": True})
+            assert streamed.text == text == decode(ids)
+            # Cut where a character is not whole, and gone on with from the ids on another replica.
+            silent = [n for n, piece in enumerate(texts(streamed)[:-1], 1) if not piece]
+            assert len(silent) > 40
+            cut = silent[7]
+            more = {"prompt": encode("the mill") + ids[:cut], "max_tokens": 400 - cut}
+            rest = (await fetch(other, COMPLETIONS, body | more)).json["choices"][0]
+            assert rest["token_ids"] == ids[cut:]
+            assert rest["text"] == "the mill" + text
 
     run(ask())
 
@@ -236,7 +230,7 @@ def test_probabilities_of_completions_line_up_with_the_text() -> None:
             assert list(told) == ["text_offset", "token_logprobs", "tokens", "top_logprobs"]
             for at, token in zip(told["text_offset"], told["tokens"], strict=True):
                 assert whole["text"][at:].startswith(token)
-            assert [len(top) for top in told["top_logprobs"]] == [3] * 6
+            assert [len(top) for top in told["top_logprobs"]] == [2] * 6
             events = (await fetch(sim, COMPLETIONS, body | {"stream": True})).events[:-1]
             streamed = [event["choices"][0]["logprobs"] for event in events]
             for name in told:

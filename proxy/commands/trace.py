@@ -1,0 +1,65 @@
+"""`tailrace trace`: where the time of one call went, as text, and which calls are worth a look."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from tailrace.proxy.commands.workers import ADMIN, TOKEN, Admin
+from tailrace.proxy.config.secret import without_userinfo
+from tailrace.proxy.supervisor import Fatal
+from tailrace.proxy.trace.told import MOST, ORDERS
+from tailrace.proxy.trace.waterfall import table, waterfall
+
+NAME = "trace"
+HELP = "show where the time of a call went"
+FEW = 10
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument(
+        "--admin",
+        metavar="URL",
+        default=ADMIN,
+        help="the admin port of a gateway or sidecar, http://HOST:PORT or unix:/PATH (default: %(default)s)",
+    )
+    parser.add_argument("--token", default=None, help=f"its token (default: ${TOKEN})")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "id", metavar="ID", nargs="?", help="a request id, as in x-request-id and the logs, or a trace id"
+    )
+    words = {"slowest": "the slowest", "errors": "the last that failed", "latest": "the last"}
+    for order in ORDERS:
+        help_ = f"list {words[order]} calls instead, so many (default: {FEW})"
+        which.add_argument(f"--{order}", metavar="N", nargs="?", type=_count, const=FEW, default=None, help=help_)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask the admin port and print its answer."""
+    admin = Admin(options.admin, options.token or os.environ.get(TOKEN))
+    chosen = [(order, count) for order in ORDERS if (count := getattr(options, order)) is not None]
+    if chosen:
+        [(order, count)] = chosen
+        answer = admin.ask("GET", "/admin/traces?" + urlencode({"of": order, "limit": count}))
+    else:
+        answer = admin.ask("GET", "/admin/traces/" + quote(options.id, safe=""))
+    try:
+        print(_listed(answer) if chosen else "\n\n".join(map(waterfall, answer["calls"])))
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise Fatal(
+            f"{without_userinfo(options.admin)} is no admin port of tailrace: its answer makes no sense"
+        ) from None
+    return 0
+
+
+def _listed(answer: Any) -> str:
+    return table(answer["calls"]) if answer["calls"] else "no such call is remembered"
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= MOST:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to {MOST}")
+    return int(text)

@@ -1,0 +1,168 @@
+"""Two real engines, one of which is lost under streams: every answer is what it would have been.
+
+Greedy answers to prompts with emoji, other scripts and stop strings are taken down first, from the engine that stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from cutting import CHAT, essence, rescuing, same
+from fakes import gateway, until
+from tailrace.plugins.rescue import Rescue
+from tailrace.proxy.gateway import GatewayProcess
+
+from real_vllm.engines import KEY, Vllm
+from real_vllm.scene import run
+
+ROOMY = ("--max-num-seqs", "32", "--max-num-queued-reqs", "256")
+TOKENS = 96
+STREAMS = 20
+SUBJECTS = [
+    *("rivers", "日本語", "emoji 🎉👩‍👩‍👧🇩🇪", "café Ω≈ç√", "Äpfel"),
+    *("дожди", "القمر", "한국어", 'tabs\tand "quotes"', "1 + 1 ="),
+]
+PROMPTS = [f"Say something about {subject}{end}" for end in (".", "!") for subject in SUBJECTS]
+
+
+@pytest.fixture(scope="module")
+def survivor(session_engines: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
+    session_engines.stop()
+    engine = Vllm(ROOMY, tmp_path_factory.mktemp("survivor") / "vllm.log")
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture
+def victim(tmp_path: Path, survivor: Vllm) -> Iterator[Vllm]:
+    engine = Vllm(ROOMY, tmp_path / "vllm.log")
+    yield engine
+    engine.stop()
+
+
+def asked(number: int) -> dict[str, Any]:
+    """The request of one stream; every fourth has a stop string that is hardly ever met, so that text is held back."""
+    request: dict[str, Any] = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": PROMPTS[number]}],
+        "max_tokens": TOKENS,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    return {**request, "stop": ["zebra crossing"]} if number % 4 == 3 else request
+
+
+class Told:
+    """What one client was told, without its chunk borders."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.end: tuple[Any, ...] = ()
+        self.begun = False
+
+    async def listen(self, client: openai.AsyncOpenAI, request: dict[str, Any]) -> None:
+        async for chunk in await client.chat.completions.create(**request):
+            for choice in chunk.choices:
+                self.text += choice.delta.content or ""
+                self.begun = self.begun or bool(self.text)
+                if choice.finish_reason:
+                    self.end += (choice.finish_reason,)
+            if chunk.usage is not None:
+                self.end += (chunk.usage.prompt_tokens, chunk.usage.completion_tokens)
+
+
+@asynccontextmanager
+async def client_of(url: str, key: str = "a-client") -> AsyncIterator[openai.AsyncOpenAI]:
+    client = openai.AsyncOpenAI(base_url=url + "/v1", api_key=key, max_retries=0, timeout=120.0)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def yaml(*engines: Vllm) -> str:
+    urls = ", ".join(f"'{engine.url}'" for engine in engines)
+    return f"""
+        listen: [127.0.0.1:0]
+        pools: {{real: {{workers: [{urls}], api_key: {KEY}}}}}
+        models: {{tiny: {{pool: real}}}}
+        plugins: [route, retry, rescue: {{silence: 2}}]
+        """
+
+
+def rescued(process: GatewayProcess) -> float:
+    """How many streams went on elsewhere, by the counter."""
+    plugin = next(link.plugin for link in process.service.chain.pipeline.links if isinstance(link.plugin, Rescue))
+    return sum(value for name, _, value in plugin.metrics() if name == "streams_total")
+
+
+def stand_still(engine: Vllm) -> None:
+    for pid in engine.members():
+        os.kill(pid, signal.SIGSTOP)
+
+
+@pytest.mark.parametrize(
+    "strike",
+    [
+        pytest.param(lambda engine: engine.kill_core(), id="engine killed"),
+        pytest.param(lambda engine: engine.kill_server(), id="server killed"),
+        pytest.param(lambda engine: engine.kill_server(signal.SIGTERM), id="server terminated"),
+        pytest.param(stand_still, id="all of it stopped"),
+    ],
+)
+def test_streams_outlive_their_engine(strike: Callable[[Vllm], None], victim: Vllm, survivor: Vllm) -> None:
+    async def main() -> None:
+        calm = [Told() for _ in range(STREAMS)]
+        async with client_of(survivor.url, KEY) as direct:
+            await asyncio.gather(*[told.listen(direct, asked(number)) for number, told in enumerate(calm)])
+        async with gateway(yaml(victim, survivor)) as process, client_of(process.doors[0].shown) as client:
+            lost = next(worker for worker in process.roster.workers if worker.name == victim.url)
+            told = [Told() for _ in range(STREAMS)]
+            tasks = [asyncio.ensure_future(one.listen(client, asked(number))) for number, one in enumerate(told)]
+            await until(lambda: all(one.begun for one in told) and lost.inflight >= 5, "not all have begun")
+            strike(victim)
+            await asyncio.gather(*tasks)
+            count = rescued(process)
+        assert [(one.text, one.end) for one in told] == [(one.text, one.end) for one in calm]
+        assert count >= 5
+
+    run(main())
+
+
+CUT_PROMPTS = int(os.environ.get("TAILRACE_TEST_CUT_PROMPTS", "3"))
+MANY = [*PROMPTS, *(f"{number} {subject}? 🙂" for number in range(3) for subject in SUBJECTS)]
+
+
+@pytest.mark.timeout(3600)
+def test_stream_cut_at_every_token(survivor: Vllm) -> None:
+    """Both ends of the cut are one engine: what counts is that it is asked anew."""
+
+    async def main() -> None:
+        cuts = 0
+        async with rescuing([survivor.url, survivor.url], key=KEY) as scene:
+            for prompt in MANY[:CUT_PROMPTS]:
+                body = {"model": "tiny", "temperature": 0, "max_tokens": 24}
+                body["messages"] = [{"role": "user", "content": prompt}]
+                calm = essence((await scene.ask(CHAT, body)).body)
+                assert calm.done
+                for index in range(100):
+                    before = scene.shears.cuts
+                    answer = await scene.ask(CHAT, body, cut_after=index)
+                    if scene.shears.cuts == before:
+                        break
+                    cuts += 1
+                    difference = same(calm, essence(answer.body))
+                    assert not difference, f"{prompt!r} cut after {index} events: {difference}"
+        print(f"{cuts} streams of {CUT_PROMPTS} prompts were cut, and all of them went on exactly")
+        assert cuts >= 24 * CUT_PROMPTS
+
+    run(main(), limit=3600.0)
