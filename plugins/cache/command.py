@@ -6,12 +6,11 @@ It asks the gateway's admin port, whose token it takes from the environment wher
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tailrace.proxy.commands.workers import ADMIN, TOKEN, Admin
+from tailrace.proxy.commands.admin_port import Admin, with_place
 from tailrace.proxy.supervisor import Fatal
 
 _CHOSEN: Final = ("tenant", "scope", "model", "prefix")
@@ -36,14 +35,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The actions and their arguments."""
-    place = argparse.ArgumentParser(add_help=False)
-    place.add_argument(
-        "--admin",
-        metavar="URL",
-        default=ADMIN,
-        help="the gateway's admin port, http://HOST:PORT or unix:/PATH (default: %(default)s)",
-    )
-    place.add_argument("--token", default=None, help=f"its token (default: ${TOKEN})")
+    place = with_place(argparse.ArgumentParser(add_help=False))
     top = argparse.ArgumentParser(
         prog="tailrace cache", description="Kept answers of a gateway with the `cache` plugin."
     )
@@ -77,7 +69,7 @@ def run(options: argparse.Namespace) -> str:
     for plugin, beginning in _PLUGINS.items():
         if plugin != "cache" and fields.keys() & _ONLY_CACHE:
             continue
-        admin = Admin(options.admin, options.token or os.environ.get(TOKEN))
+        admin = Admin.of(options)
         try:
             answer = admin.ask("POST", f"/admin/plugins/{plugin}/{options.action}", fields)
         except Fatal as fault:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from tailrace.proxy.commands.workers import ADMIN, TOKEN, Admin
-from tailrace.proxy.config.secret import without_userinfo
-from tailrace.proxy.supervisor import Fatal
+from tailrace.proxy.commands.admin_port import Admin, with_place
 from tailrace.proxy.trace.told import MOST, ORDERS
 from tailrace.proxy.trace.waterfall import table, waterfall
 
@@ -20,13 +17,7 @@ FEW = 10
 
 def describe(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
-    parser.add_argument(
-        "--admin",
-        metavar="URL",
-        default=ADMIN,
-        help="the admin port of a gateway or sidecar, http://HOST:PORT or unix:/PATH (default: %(default)s)",
-    )
-    parser.add_argument("--token", default=None, help=f"its token (default: ${TOKEN})")
+    with_place(parser, "a gateway's or sidecar's")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "id", metavar="ID", nargs="?", help="a request id, as in x-request-id and the logs, or a trace id"
@@ -39,7 +30,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Ask the admin port and print its answer."""
-    admin = Admin(options.admin, options.token or os.environ.get(TOKEN))
+    admin = Admin.of(options)
     chosen = [(order, count) for order in ORDERS if (count := getattr(options, order)) is not None]
     if chosen:
         [(order, count)] = chosen
@@ -49,9 +40,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         print(_listed(answer) if chosen else "\n\n".join(map(waterfall, answer["calls"])))
     except (AttributeError, LookupError, TypeError, ValueError):
-        raise Fatal(
-            f"{without_userinfo(options.admin)} is no admin port of tailrace: its answer makes no sense"
-        ) from None
+        raise admin.no_sense() from None
     return 0
 
 
