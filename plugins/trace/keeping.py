@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from tailrace.proxy.call import Call
     from tailrace.proxy.outcome import Outcome
 
-REASONS: Final = ("error", "attempts", "budget", "slow", "sampled")
+SAMPLED_ONLY: Final = "sampled"
+REASONS: Final = ("error", "attempts", "budget", "slow", SAMPLED_ONLY)
 _FIRST: Final = 64
 """Calls of a kind before any of them is slow."""
 _STEP: Final = 0.1
@@ -87,7 +88,8 @@ class Keeping:
         if second != self._second:
             self._second = second
             self._left = self._rate
-        if self._left <= 0:
+        # What clients want all of leaves room for what went wrong.
+        if self._left <= (self._rate // 2 if reason == SAMPLED_ONLY else 0):
             self.dropped += 1
             return ""
         self._left -= 1
@@ -110,7 +112,7 @@ class Keeping:
         if slow:
             return "slow"
         trace = call.trace
-        return "sampled" if trace is not None and trace.flags & SAMPLED else ""
+        return SAMPLED_ONLY if trace is not None and trace.flags & SAMPLED else ""
 
     def _missed(self, call: Call, outcome: Outcome) -> bool:
         """Whether what was due came too late, or not at all; a client that has left is owed nothing any more."""

@@ -13,7 +13,8 @@ from tailrace.proxy.trace.told import Record, Tried
 
 CALL = "call"
 LONG_NS = 100_000
-"""Phases of plugins that took less are not worth a piece."""
+"""Phases of plugins, and pauses, that took less are not worth a piece."""
+REQUEUED = "requeue"
 
 
 class Piece(NamedTuple):
@@ -39,14 +40,19 @@ def pieces_of(record: Record) -> list[Piece]:
     tries = record.tries
     left = tries[0].began if tries else record.finished
     if left > arrived:
-        waited = min(record.waited, left - arrived)
+        waited = min(record.waited - record.requeued, left - arrived)
         pieces.append(Piece("gateway", arrived, left, 0, note=f"{_ms(waited)} ms of it in line" if waited else ""))
     gateway = len(pieces) - 1
     for plugin, phase, began, took in record.trace.phases if record.trace is not None else ():
         parent = gateway if began < left and gateway else 0
         pieces.append(Piece(f"{plugin}.{phase}", began, began + took, parent))
     shown = shown_of(record)
+    quiet = left
     for tried in tries:
+        if tried.began - quiet >= LONG_NS:
+            note = "in line once more" if tried.why == REQUEUED else ""
+            pieces.append(Piece("pause", quiet, tried.began, 0, note=note))
+        quiet = max(quiet, tried.ended or record.finished)
         at = len(pieces)
         ended = tried.ended or record.finished
         whole = tried is shown and tried.first and not tried.streaming and not tried.ended
@@ -54,6 +60,8 @@ def pieces_of(record: Record) -> list[Piece]:
         pieces.extend(_within(record, tried, at, ended, refined=tried is shown))
         if whole and tried.first < record.finished:
             pieces.append(Piece("answer", tried.first, record.finished, 0))
+    if record.finished - quiet >= LONG_NS and tries:
+        pieces.append(Piece("pause", quiet, record.finished, 0))
     return pieces
 
 

@@ -24,7 +24,7 @@ _NAME: Final = 128
 _WHY: Final = 200
 _ENDINGS: Final[dict[Ending, str]] = {ending: str(ending.value) for ending in Ending}
 _ENDS: Final[dict[AttemptEnd, str]] = {end: str(end.value) for end in AttemptEnd}
-FINISHED: Final = 13
+FINISHED: Final = 14
 """Where in a record the moment of its end is."""
 
 
@@ -55,6 +55,7 @@ def raw_of(call: Call, outcome: Outcome) -> Raw:
         call.started_ns,
         call.received_ns,
         call.waited_ns,
+        call.requeued_ns,
         outcome.first_content_ns,
         outcome.finished_ns,
         outcome.status,

@@ -77,6 +77,7 @@ class Record(NamedTuple):
     started: int
     received: int
     waited: int
+    requeued: int
     first: int
     finished: int
     status: int

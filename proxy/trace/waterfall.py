@@ -11,7 +11,7 @@ _COLUMNS = ("REQUEST", "BEGAN", "TOOK", "FIRST", "STATUS", "ROUTE", "MODEL", "AT
 
 def waterfall(call: Mapping[str, Any]) -> str:
     """A call as `/admin/traces/ID` gives it."""
-    lines = [_title(call), *_facts(call), ""]
+    lines = [*_title(call), *_facts(call), ""]
     total = max(call["took_ms"], 0.001)
     tries = {tried["number"]: tried for tried in call["tries"]}
     names = ["  " * piece["depth"] + piece["name"] for piece in call["pieces"]]
@@ -21,23 +21,28 @@ def waterfall(call: Mapping[str, Any]) -> str:
         note = piece["note"] or (_attempt(tries[piece["attempt"]]) if piece["attempt"] else "")
         row = f"{name:<{width}}  {piece['start_ms']:>10.1f} {piece['took_ms']:>10.1f}  |{bar}|  {note}"
         lines.append(row.rstrip())
-    return "\n".join(lines)
+    return "\n".join(map(_plain, lines))
 
 
 def table(calls: Sequence[Mapping[str, Any]]) -> str:
     """Calls as `/admin/traces` gives them, a line each."""
-    rows = [_COLUMNS, *(_row(call) for call in calls)]
+    rows = [_COLUMNS, *(tuple(map(_plain, _row(call))) for call in calls)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
-def _title(call: Mapping[str, Any]) -> str:
+def _plain(text: str) -> str:
+    """Without what would move a terminal's cursor, or forge a line: the name of a model is what a client wrote."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
+def _title(call: Mapping[str, Any]) -> list[str]:
     kind = f"{call['route']} {call['model']}".strip() + (" (stream)" if call["stream"] else "")
     first = f", first content after {call['ttft_ms']:.1f} ms" if call["ttft_ms"] is not None else ""
-    return (
-        f"{call['request_id']}  {kind}  {call['status']} {call['ending']} in {call['took_ms']:.1f} ms{first}\n"
-        f"began {call['began']} in process {call['process']}"
-    )
+    return [
+        f"{call['request_id']}  {kind}  {call['status']} {call['ending']} in {call['took_ms']:.1f} ms{first}",
+        f"began {call['began']} in process {call['process']}",
+    ]
 
 
 def _facts(call: Mapping[str, Any]) -> list[str]:

@@ -181,7 +181,8 @@ class Vigil:
         return False
 
     def _learn(self, touched: float) -> None:
-        gap = touched - self._seen
+        # One long pause, such as of a stream that its engine set aside, does not make what is usual.
+        gap = min(touched - self._seen, GAPS * self._gap)
         self._seen = touched
         if gap > 0.0:
             self._gap += _LEARN * (gap - self._gap)

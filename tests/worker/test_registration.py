@@ -77,7 +77,7 @@ def test_it_waits_until_then() -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         await registration_at("http://127.0.0.1:1")._wait(0.05)
-        assert loop.time() - began >= 0.05
+        assert loop.time() - began > 0.048  # loops tell whole milliseconds
 
     run(body())
 

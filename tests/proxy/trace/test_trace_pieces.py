@@ -19,7 +19,7 @@ def tried(number: int = 1, **changes: Any) -> Tried:
 
 def record(*tries: Tried, **changes: Any) -> Record:
     made = Record(
-        "req_1", None, "POST", "chat", "/v1/chat/completions", "m", "m", True, "", 0, 10 * MS, 0, 500 * MS, 900 * MS,
+        "req_1", None, "POST", "chat", "/v1/chat/completions", "m", "m", True, "", 0, 10 * MS, 0, 0, 500 * MS, 900 * MS,
         200, "completed", None, None, 100, 2000, "", Stages(21 * MS, 100 * MS, 367 * MS, 400 * MS, 2 * MS, 0), tries,
     )  # fmt: skip
     return made._replace(**changes)
@@ -87,6 +87,33 @@ def test_a_stream_that_went_on_elsewhere() -> None:
     assert "connection_lost (network): reset" in text
 
 
+def test_while_nobody_is_asked_there_is_a_pause() -> None:
+    failed = tried(ended=100 * MS, end="failed", first=0, flaw=Flaw("overloaded", "engine", "x", ""))
+    again = tried(2, why="retry", began=150 * MS, sent=151 * MS)
+    whole_call = record(failed, again, waited=MS)
+    assert times(whole_call)["pause"] == (100, 50)
+    [gateway] = [piece for piece in pieces_of(whole_call) if piece.name == "gateway"]
+    assert gateway.note == "1.0 ms of it in line"
+    assert times(record(failed, first=0))["pause"] == (100, 800)
+
+
+def test_a_call_that_gave_its_place_up_was_not_in_line_before() -> None:
+    recalled = tried(ended=100 * MS, end="cancelled", first=0)
+    again = tried(2, why="requeue", began=450 * MS, sent=451 * MS)
+    pieces = {
+        piece.name: piece for piece in pieces_of(record(recalled, again, waited=350 * MS, requeued=350 * MS))
+    }
+    assert pieces["gateway"].note == ""
+    assert (pieces["pause"].began, pieces["pause"].ended) == (100 * MS, 450 * MS)
+    assert pieces["pause"].note == "in line once more"
+
+
+def test_attempts_side_by_side_have_no_pause_between_them() -> None:
+    slow = tried(first=0, ended=500 * MS, end="cancelled")
+    quick = tried(2, why="hedge", began=200 * MS, sent=201 * MS)
+    assert "pause" not in times(record(slow, quick))
+
+
 def test_long_phases_of_plugins_lie_where_they_were() -> None:
     traced = Traced(
         "4bf9" * 8, "", 1, 7, "slow", (("auth", "on_request", 11 * MS, MS), ("x", "on_answer", 501 * MS, MS))
@@ -112,6 +139,14 @@ def test_the_text() -> None:
     assert bars["call"] == "=" * 48
     assert bars["decode"].startswith(" " * 26 + "=")
     assert "1.0 ms of it in line" in next(line for line in lines if line.lstrip().startswith("gateway"))
+
+
+def test_what_a_client_wrote_moves_no_cursor_and_forges_no_line() -> None:
+    forged = record(tried(), model="m\x1b[2J\nreq_2  chat m  200\u202e")
+    for text, lines in ((waterfall(whole(forged, 0, 0)), 12), (table([summary(forged, 0, 0)]), 2)):
+        assert r"m\x1b[2J\x0areq_2  chat m  200\x202e" in text
+        assert len(text.splitlines()) == lines
+        assert all(line.isprintable() for line in text.splitlines())
 
 
 def test_a_line_for_each_of_many() -> None:

@@ -188,7 +188,7 @@ class _Call:
         self.trace = self.entry = self.race = None
         self.tries: list[Any] = []
         self.stream = False
-        self.started_ns = self.received_ns = self.waited_ns = 0
+        self.started_ns = self.received_ns = self.waited_ns = self.requeued_ns = 0
         self.head = SimpleNamespace(method="POST")
         self.route = SimpleNamespace(name="chat", path=PATH, guarded=True)
         self.outcome = Outcome(Ending.FAILED if failed else Ending.COMPLETED, 200, INTERNAL if failed else None)
