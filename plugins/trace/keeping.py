@@ -17,6 +17,8 @@ _FIRST: Final = 64
 """Calls of a kind before any of them is slow."""
 _STEP: Final = 0.1
 _MOST_KINDS: Final = 256
+_ROOM: Final = 5
+"""One in so many of those that are kept is not for those that are only sampled."""
 _SECOND: Final = 1_000_000_000
 
 
@@ -89,7 +91,7 @@ class Keeping:
             self._second = second
             self._left = self._rate
         # What clients want all of leaves room for what went wrong.
-        if self._left <= (self._rate // 2 if reason == SAMPLED_ONLY else 0):
+        if self._left <= (self._rate // _ROOM if reason == SAMPLED_ONLY else 0):
             self.dropped += 1
             return ""
         self._left -= 1

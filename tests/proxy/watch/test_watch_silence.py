@@ -141,6 +141,17 @@ def test_a_worker_may_take_four_times_its_own_pause(hosts: Hosts) -> None:
     assert hosts.suspect
 
 
+def test_one_long_pause_is_not_what_is_usual(hosts: Hosts) -> None:
+    lines = [hosts.stream() for _ in range(4)]
+    hosts.flow(100, *lines)
+    other = hosts.stream()
+    # All but one are set aside for half a minute, and go on.
+    hosts.flow(600, other)
+    hosts.flow(2, *lines, other)
+    hosts.tick(8)
+    assert hosts.suspect
+
+
 def test_pauses_are_those_of_one_stream(hosts: Hosts) -> None:
     lines = [hosts.stream() for _ in range(4)]
     for _ in range(100):
