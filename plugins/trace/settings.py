@@ -40,8 +40,8 @@ class Config:
     )
     rate: Annotated[int, AtLeast(1)] = setting(
         default=50,
-        help="most calls a second that a process keeps, four in five of them at most for `ratio` or their clients alone; "
-        "more are dropped, and counted",
+        help="most calls a second that a process keeps, four in five of them at most for `ratio` or their clients "
+        "alone; more are dropped, and counted",
         why="to make their spans takes half a millisecond each, and an outage has thousands",
     )
     queue: Annotated[int, AtLeast(1)] = setting(
