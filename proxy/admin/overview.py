@@ -72,29 +72,33 @@ class Overview:
             worker["lease"] = round(leases[name], 1) if name in leases else None
         return sorted(merged.values(), key=lambda worker: (worker["pools"], worker["worker"]))
 
-    async def call(self, name: str) -> list[dict[str, Any]]:
+    async def call(self, name: str) -> dict[str, Any]:
         """What is remembered of a request or a trace by its id, the earliest first; a trace may have several calls."""
-        found = await self._records(name=name)
-        return [whole(*each) for each in sorted(found, key=lambda each: each[0].started)]
+        found, silent = await self._records(name=name)
+        found.sort(key=lambda each: each[0].started)
+        return {"calls": [whole(*each) for each in found], "silent": silent}
 
-    async def calls(self, of: Of, limit: int) -> list[dict[str, Any]]:
+    async def calls(self, of: Of, limit: int) -> dict[str, Any]:
         """The first calls in some order."""
-        found = await self._records(of=of, count=limit)
-        return [summary(*each) for each in sorted(found, key=lambda each: ordered(each[0], of), reverse=True)[:limit]]
+        found, silent = await self._records(of=of, count=limit)
+        found.sort(key=lambda each: ordered(each[0], of), reverse=True)
+        return {"calls": [summary(*each) for each in found[:limit]], "silent": silent}
 
     async def exemplars(self) -> dict[Place, Exemplar]:
         """Which traces the last observations of distributions belong to."""
         answers = (await self._crew.ask("exemplars")).values()
         return latest([answer for answer in answers if isinstance(answer, list)])
 
-    async def _records(self, **asked: Any) -> list[tuple[Record, int, int]]:
-        answers = (await self._crew.ask("traces", **asked)).items()
-        return [
+    async def _records(self, **asked: Any) -> tuple[list[tuple[Record, int, int]], list[int]]:
+        """Records, each with its clock's offset and its process, and the processes that did not answer."""
+        answers = await self._crew.ask("traces", **asked)
+        found = [
             (Record.of(raw), answer["offset_ns"], seat)
-            for seat, answer in answers
+            for seat, answer in answers.items()
             if isinstance(answer, dict)
             for raw in answer["records"]
         ]
+        return found, [seat for seat, answer in answers.items() if not isinstance(answer, dict)]
 
     async def plugin(self, name: str, question: str, fields: dict[str, Any]) -> list[list[Any]]:
         """What the plugins of a name answer in each process, none where there are none; raises Refused."""

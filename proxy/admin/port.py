@@ -18,9 +18,11 @@ from tailrace.proxy.config import Secret
 from tailrace.proxy.control import Refused
 from tailrace.proxy.metrics.exemplars import Exemplar, Place
 from tailrace.proxy.trace.told import MOST, ORDERS
+from tailrace.proxy.trace.waterfall import unheard
 
 log = logging.getLogger("tailrace")
 LARGEST_BODY = 64 << 10
+LONGEST_NUMBER = 10
 LONGEST_LIMIT = 7 * 24 * 3600
 
 
@@ -139,23 +141,23 @@ class AdminPort:
 
     async def _call(self, request: web.Request) -> web.Response:
         name = request.match_info["id"]
-        calls = await self._overview.call(name)
-        if not calls:
+        found = await self._overview.call(name)
+        if not found["calls"]:
             return problem(
                 404,
                 "unknown_call",
                 f"Nothing is remembered of {name[:64]!r}: it is not over yet, too long ago, or nobody's id here; "
-                "`traces` in the configuration says how much is remembered.",
+                "`traces` in the configuration says how much is remembered." + unheard(found["silent"]),
             )
-        return web.json_response({"calls": calls})
+        return web.json_response(found)
 
     async def _calls(self, request: web.Request) -> web.Response:
         of, limit = request.query.get("of", "latest"), request.query.get("limit", "10")
         if of not in ORDERS:
             return problem(400, "bad_request", f"`of` is one of {', '.join(ORDERS)}.")
-        if not limit.isdecimal() or not 0 < int(limit) <= MOST:
+        if not (limit.isdecimal() and len(limit) < LONGEST_NUMBER and 0 < int(limit) <= MOST):
             return problem(400, "bad_request", f"`limit` is a number from 1 to {MOST}.")
-        return web.json_response({"calls": await self._overview.calls(of, int(limit))})
+        return web.json_response(await self._overview.calls(of, int(limit)))
 
 
 def _is_limit(value: Any) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from tailrace.proxy.commands.admin_port import Admin, with_place
 from tailrace.proxy.trace.told import MOST, ORDERS
-from tailrace.proxy.trace.waterfall import table, waterfall
+from tailrace.proxy.trace.waterfall import table, unheard, waterfall
 
 NAME = "trace"
 HELP = "show where the time of a call went"
@@ -20,7 +21,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     with_place(parser, "a gateway's or sidecar's")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
-        "id", metavar="ID", nargs="?", help="a request id, as in x-request-id and the logs, or a trace id"
+        "id", metavar="ID", nargs="?", type=_name, help="a request id, as in x-request-id and the logs, or a trace id"
     )
     words = {"slowest": "the slowest", "errors": "the last that failed", "latest": "the last"}
     for order in ORDERS:
@@ -39,6 +40,8 @@ def run(options: argparse.Namespace) -> int:
         answer = admin.ask("GET", "/admin/traces/" + quote(options.id, safe=""))
     try:
         print(_listed(answer) if chosen else "\n\n".join(map(waterfall, answer["calls"])))
+        if silent := unheard(answer["silent"]):
+            print(silent.strip(), file=sys.stderr)
     except (AttributeError, LookupError, TypeError, ValueError):
         raise admin.no_sense() from None
     return 0
@@ -46,6 +49,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _listed(answer: Any) -> str:
     return table(answer["calls"]) if answer["calls"] else "no such call is remembered"
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
 
 
 def _count(text: str) -> int:

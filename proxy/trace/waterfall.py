@@ -31,6 +31,14 @@ def table(calls: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
+def unheard(silent: Sequence[int]) -> str:
+    """What to say of processes that did not answer, whose calls are missing; empty where all did."""
+    if not silent:
+        return ""
+    numbers = ", ".join(map(str, silent))
+    return f" No answer came from process {numbers}: what is remembered there is not shown."
+
+
 def _plain(text: str) -> str:
     """Without what would move a terminal's cursor, or forge a line: the name of a model is what a client wrote."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

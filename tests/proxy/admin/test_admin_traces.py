@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -71,9 +73,32 @@ def test_what_is_not_known_is_told(tmp_path: Path, capsys: pytest.CaptureFixture
                 ("of=best", "`of` is one of"),
                 ("limit=0", "`limit` is a number"),
                 ("limit=x", "`limit`"),
+                ("limit=" + "1" * 5000, "`limit`"),
             ):
                 answer = await it.get(f"/admin/traces?{query}")
                 assert (answer.status, told in answer.json()["error"]["message"]) == (400, True)
+
+    run(body())
+
+
+def test_a_process_that_does_not_answer_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def body() -> None:
+        async with Upstream(engine(GOOD)) as upstream:
+            async with serving(tmp_path, yaml_for(upstream, more=QUICK + "processes: 2\n")) as it:
+                name = await asked(it)
+                stuck = (await it.get(f"/admin/traces/{name}")).json()["calls"][0]["process"]
+                pids = it.processes
+                os.kill(pids[stuck], signal.SIGSTOP)
+                try:
+                    assert await command("trace", "--admin", it.admin, name) == 1
+                    told = f"No answer came from process {stuck}: what is remembered there is not shown.\n"
+                    assert capsys.readouterr().err.endswith(told)
+                    assert await command("trace", "--admin", it.admin, "--latest") == 0
+                    assert capsys.readouterr() == ("no such call is remembered\n", told)
+                finally:
+                    os.kill(pids[stuck], signal.SIGCONT)
+                assert await command("trace", "--admin", it.admin, name) == 0
+                assert capsys.readouterr().err == ""
 
     run(body())
 
@@ -96,6 +121,12 @@ def test_it_can_be_switched_off(tmp_path: Path) -> None:
                 assert (await it.get(f"/admin/traces/{name}")).status == 404
 
     run(body())
+
+
+def test_an_id_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["trace", ""])
+    assert "argument ID: it is empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("count", ["0", "101", "x"])

@@ -100,9 +100,7 @@ def test_while_nobody_is_asked_there_is_a_pause() -> None:
 def test_a_call_that_gave_its_place_up_was_not_in_line_before() -> None:
     recalled = tried(ended=100 * MS, end="cancelled", first=0)
     again = tried(2, why="requeue", began=450 * MS, sent=451 * MS)
-    pieces = {
-        piece.name: piece for piece in pieces_of(record(recalled, again, waited=350 * MS, requeued=350 * MS))
-    }
+    pieces = {piece.name: piece for piece in pieces_of(record(recalled, again, waited=350 * MS, requeued=350 * MS))}
     assert pieces["gateway"].note == ""
     assert (pieces["pause"].began, pieces["pause"].ended) == (100 * MS, 450 * MS)
     assert pieces["pause"].note == "in line once more"
