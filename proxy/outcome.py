@@ -71,3 +71,11 @@ class Outcome:
         self.finished_ns = 0
         self.stages: Stages | None = None
         """Counted when all else is known, behind every `on_complete`; None where no worker was asked."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the call went wrong, and not by what its client had asked or done."""
+        ending = self.ending
+        return self.status >= 500 or (
+            ending is not Ending.COMPLETED and ending is not Ending.REFUSED and ending is not Ending.CLIENT_GONE
+        )

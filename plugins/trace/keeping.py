@@ -103,9 +103,7 @@ class Keeping:
         until = first if first and call.stream else outcome.finished_ns
         ending = outcome.ending
         slow = ending is Ending.COMPLETED and self._slowness.slow(call.route.name, call.stream, until - call.started_ns)
-        if outcome.status >= 500 or (
-            ending is not Ending.COMPLETED and ending is not Ending.REFUSED and ending is not Ending.CLIENT_GONE
-        ):
+        if outcome.failed:
             return "error"
         if len(call.tries) > 1:
             return "attempts"

@@ -1,7 +1,7 @@
 """The last calls of a process, for whoever asks what became of one: bounded in number and in age.
 
 What went wrong, and what needed more than one attempt, has a place of its own, so that it is not pushed out by the
-many calls that went well.
+many calls that went well, nor by those of a client that is refused again and again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections import deque
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
-from tailrace.proxy.outcome import Ending
 from tailrace.proxy.trace.record import FINISHED, Raw, raw_of
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class Ring:
             return  # probes come every second, and tell nobody anything
         raw = raw_of(call, outcome)
         self._recent.append(raw)
-        if outcome.ending is not Ending.COMPLETED or len(call.tries) > 1:
+        if len(call.tries) > 1 or outcome.failed:
             self._notable.append(raw)
         if keep is not None:
             keep(raw)

@@ -138,6 +138,15 @@ def test_only_so_many_and_the_failed_ones_longer() -> None:
 
 
 @pytest.mark.interpreted
+def test_what_clients_are_refused_pushes_no_failure_out() -> None:
+    ring = Ring(8)
+    calls = [_Call("req_0", failed=True), *(_Call(f"req_{number}", refused=True) for number in range(1, 40))]
+    for call in calls:
+        ring.note(call, call.outcome)  # type: ignore[arg-type]
+    assert [raw[0] for raw in matching(ring, "req_0")] == ["req_0"]
+
+
+@pytest.mark.interpreted
 def test_none_where_it_is_off() -> None:
     ring = Ring(0)
     call = _Call("req_1", failed=True)
@@ -178,7 +187,7 @@ def test_the_collector_has_nothing_to_look_through() -> None:
 class _Call:
     """As much of a call as a record has of one that asked nobody."""
 
-    def __init__(self, name: str, *, failed: bool) -> None:
+    def __init__(self, name: str, *, failed: bool = False, refused: bool = False) -> None:
         from types import SimpleNamespace
 
         from tailrace.proxy.fault import INTERNAL
@@ -192,6 +201,8 @@ class _Call:
         self.head = SimpleNamespace(method="POST")
         self.route = SimpleNamespace(name="chat", path=PATH, guarded=True)
         self.outcome = Outcome(Ending.FAILED if failed else Ending.COMPLETED, 200, INTERNAL if failed else None)
+        if refused:
+            self.outcome = Outcome(Ending.REFUSED, 404)
         self.outcome.finished_ns = 1
 
     def fact(self, kind: type) -> None:
