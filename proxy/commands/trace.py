@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         answer = admin.ask("GET", "/admin/traces/" + quote(options.id, safe=""))
     try:
         print(_listed(answer) if chosen else "\n\n".join(map(waterfall, answer["calls"])))
-        if silent := unheard(answer["silent"]):
+        if silent := unheard(answer.get("silent", ())):
             print(silent.strip(), file=sys.stderr)
     except (AttributeError, LookupError, TypeError, ValueError):
         raise admin.no_sense() from None
