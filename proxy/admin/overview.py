@@ -14,7 +14,7 @@ from tailrace.proxy.host import Host
 from tailrace.proxy.metrics.exemplars import Exemplar, Place, latest
 from tailrace.proxy.orders import Orders
 from tailrace.proxy.trace.plain import summary, whole
-from tailrace.proxy.trace.told import Of, Record, ordered
+from tailrace.proxy.trace.told import MOST, Of, Record, ordered
 
 log = logging.getLogger("tailrace")
 
@@ -73,10 +73,10 @@ class Overview:
         return sorted(merged.values(), key=lambda worker: (worker["pools"], worker["worker"]))
 
     async def call(self, name: str) -> dict[str, Any]:
-        """What is remembered of a request or a trace by its id, the earliest first; a trace may have several calls."""
+        """What is remembered of a request or a trace by its id, the earliest first; of many calls the last ones."""
         found, silent = await self._records(name=name)
         found.sort(key=lambda each: each[0].started)
-        return {"calls": [whole(*each) for each in found], "silent": silent}
+        return {"calls": [whole(*each) for each in found[-MOST:]], "silent": silent}
 
     async def calls(self, of: Of, limit: int) -> dict[str, Any]:
         """The first calls in some order."""

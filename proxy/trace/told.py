@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
-from tailrace.proxy.trace.record import Raw
+from tailrace.proxy.trace.record import FINISHED, Raw
 from tailrace.proxy.trace.ring import Ring
 
 Of = Literal["slowest", "errors", "latest"]
@@ -127,13 +128,17 @@ def offset_ns() -> int:
 
 
 def matching(ring: Ring, name: str) -> list[Raw]:
-    """The records of a request id, of its further attempts where they were calls of their own, or of a trace."""
+    """The records of a request id, of its further attempts where they were calls of their own, or of a trace.
+
+    A trace may have thousands of calls, of a job that makes them all: the last ones are given.
+    """
     again = f"{name}-"
-    return [
+    found = [
         raw
         for raw in ring.all()
         if raw[0] == name or raw[0].startswith(again) or (raw[1] is not None and raw[1][0] == name)
     ]
+    return sorted(found, key=itemgetter(FINISHED))[-MOST:]
 
 
 def chosen(ring: Ring, of: Of, count: int) -> list[Raw]:

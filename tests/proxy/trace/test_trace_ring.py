@@ -24,8 +24,9 @@ from fakes import (
     until,
     yaml_for,
 )
+from tailrace.proxy.trace.context import TraceContext
 from tailrace.proxy.trace.ring import Ring
-from tailrace.proxy.trace.told import Record, chosen, matching
+from tailrace.proxy.trace.told import MOST, Record, chosen, matching
 
 STREAM = {**CHAT, "stream": True}
 
@@ -147,6 +148,17 @@ def test_what_clients_are_refused_pushes_no_failure_out() -> None:
 
 
 @pytest.mark.interpreted
+def test_of_a_trace_with_many_calls_the_last_ones_are_given() -> None:
+    ring = Ring(1000)
+    for number in range(MOST + 50):
+        call = _Call(f"req_{number}")
+        call.trace = TraceContext(call.id, "4bf9" * 8, "c0ffee" * 2 + "00", "", 0)
+        call.outcome.finished_ns = number
+        ring.note(call, call.outcome)  # type: ignore[arg-type]
+    assert [raw[0] for raw in matching(ring, "4bf9" * 8)] == [f"req_{number}" for number in range(50, MOST + 50)]
+
+
+@pytest.mark.interpreted
 def test_none_where_it_is_off() -> None:
     ring = Ring(0)
     call = _Call("req_1", failed=True)
@@ -194,7 +206,8 @@ class _Call:
         from tailrace.proxy.outcome import Ending, Outcome
 
         self.id, self.model, self.raw, self.source = name, "m", b"", ""
-        self.trace = self.entry = self.race = None
+        self.trace: TraceContext | None = None
+        self.entry = self.race = None
         self.tries: list[Any] = []
         self.stream = False
         self.started_ns = self.received_ns = self.waited_ns = self.requeued_ns = 0
