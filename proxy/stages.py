@@ -3,7 +3,7 @@
     client_edge   the request's body on its way in
     gateway       the relay's own work, plugins included
     queue         waits for a turn: here, in the sidecar, and in the engine where that says so
-    retry         attempts that came to nothing before the one that did
+    retry         attempts that came to nothing before the one that did, and pauses for one more, also if none began
     network       opening a connection, and the way there and back where a sidecar says how long the rest took
     prefill       from the worker's turn to its first content; without a sidecar, the way there and back too
     decode        from the first content to the end, with the way to another worker where a stream went on there
@@ -16,6 +16,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from tailrace.proxy.fault import PREEMPTED
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 NAMES: Final = ("client_edge", "gateway", "queue", "retry", "network", "prefill", "decode")
 _US: Final = 1000
+_PAUSE: Final = 1_000_000
 _WHOLE: Final[list[bytes]] = [b"%d" % ms for ms in range(1024)]
 _THOUSANDTHS: Final[list[bytes]] = [b".%03d" % us for us in range(1000)]
 _TAIL: Final = 768
@@ -91,11 +94,13 @@ def stages_of(call: Call, now_ns: int, told: Told | None = None) -> Stages:
     stages.gateway = tries[0].started_ns - arrived - (waited - call.requeued_ns)
     stages.retry = began - tries[0].started_ns - call.requeued_ns
     sent = shown.sent_ns
-    if not sent:
-        stages.network = now_ns - began
-        return stages
     first = shown.first_content_ns
-    until = first or now_ns
+    until = first or min(shown.ended_ns or now_ns, now_ns)
+    if not first:
+        _behind(stages, call, shown, now_ns - until)
+    if not sent:
+        stages.network = until - began
+        return stages
     _of_worker(stages, shown, sent - began, until - sent, told)
     if first:
         if shown.streaming:
@@ -111,6 +116,18 @@ def first_shown(tries: Sequence[Attempt], winner: Attempt) -> Attempt:
     if winner.why != "rescue":
         return winner
     return next(attempt for attempt in tries if attempt.first_content_ns)
+
+
+def _behind(stages: Stages, call: Call, shown: Attempt, took: int) -> None:
+    """The time behind an attempt that came to nothing: in line once more, in a pause, or, if it is short, our own."""
+    if shown.fault is PREEMPTED:
+        # What of it was counted when its turn came does not lie before that attempt.
+        stages.queue += took - call.requeued_ns
+        stages.retry += call.requeued_ns
+    elif took >= _PAUSE:
+        stages.retry += took
+    else:
+        stages.gateway += took
 
 
 def _of_worker(stages: Stages, shown: Attempt, opening: int, took: int, told: Told | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tailrace.proxy.fault import PREEMPTED
 from tailrace.proxy.trace.told import Record, Tried
 
 CALL = "call"
@@ -87,9 +88,11 @@ def _within(record: Record, tried: Tried, at: int, ended: int, *, refined: bool)
     moment = tried.sent
     if refined and record.stages is not None:
         stages = record.stages
+        # One that gave its place up waited after its end, which is counted there, too.
+        recalled = tried.flaw is not None and tried.flaw.kind == PREEMPTED.kind
         parts = (
             ("network", stages.network - (tried.sent - tried.began)),
-            ("queue", stages.queue - record.waited),
+            ("queue", 0 if recalled else stages.queue - record.waited),
             ("prefill", stages.prefill),
         )
         for name, took in parts:

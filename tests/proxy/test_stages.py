@@ -7,13 +7,23 @@ from types import SimpleNamespace
 import pytest
 from fakes import CHAT, PATH, RawClient, capture, gateway, run, until, yaml_for
 from sidecars import found, sidecar, simulated, url_of
+from tailrace.proxy.fault import PREEMPTED
 from tailrace.proxy.stages import NAMES, Stages, Told, engine_told, stages_of
 
 MS = 1_000_000
 
 
 def attempt(
-    began: int, sent: int = 0, first: int = 0, *, streaming: bool = True, told: bytes = b"", held=(), why: str = "first"
+    began: int,
+    sent: int = 0,
+    first: int = 0,
+    *,
+    streaming: bool = True,
+    told: bytes = b"",
+    held=(),
+    why: str = "first",
+    ended: float = 0,
+    fault=None,
 ):
     return SimpleNamespace(
         why=why,
@@ -24,6 +34,8 @@ def attempt(
         status=200,
         head=SimpleNamespace(stages=told),
         held=list(held),
+        ended_ns=int(ended * MS),
+        fault=fault,
     )
 
 
@@ -87,6 +99,26 @@ CASES = {
         {"gateway": 2, "queue": 40, "retry": 8, "prefill": 30, "decode": 20},
     ),
     "no connection": (call(attempt(102), winner=False), {"gateway": 2, "network": 98}),
+    "refused by its worker, and no other was asked in time": (
+        call(attempt(102, 103, ended=110), winner=False),
+        {"gateway": 2, "network": 1, "prefill": 7, "retry": 90},
+    ),
+    "refused by its worker, and told": (
+        call(attempt(102, 103, ended=199.5), winner=False),
+        {"gateway": 2.5, "network": 1, "prefill": 96.5},
+    ),
+    "no connection, and no other was asked in time": (
+        call(attempt(102, ended=110), winner=False),
+        {"gateway": 2, "network": 8, "retry": 90},
+    ),
+    "sent back to the queue, and from there away": (
+        call(attempt(112, 113, ended=120, fault=PREEMPTED), waited=10, winner=False),
+        {"gateway": 2, "network": 1, "prefill": 7, "queue": 90},
+    ),
+    "sent back to the queue, and nobody there when its turn came": (
+        call(attempt(112, 113, ended=120, fault=PREEMPTED), waited=60, requeued=50, winner=False),
+        {"gateway": 2, "network": 1, "prefill": 7, "queue": 90},
+    ),
     "never answered": (call(attempt(102, 103), winner=False), {"gateway": 2, "network": 1, "prefill": 97}),
 }
 
