@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tailrace.proxy.fault import Fault, connect_failed
 from tailrace.proxy.opening import Opening
+from tailrace.proxy.tcp import round_trip
 from tailrace.proxy.upstream import UpstreamConnection
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class ConnectionPool:
         self.connect_limit = limits.connect
         self.open = 0
         self.round_trip = 0.0
-        """Seconds to the worker and back when a connection was last opened; 0 where nobody knows."""
+        """Seconds to the worker and back, by what was opened or measured last; 0 where nobody knows."""
         self.reached = 0.0
         """The second in which somebody last answered an attempt at a connection."""
         self.busy: set[UpstreamConnection] = set()
@@ -143,6 +144,14 @@ class ConnectionPool:
     def connecting(self) -> list[Callable[[Fault, bool], None]]:
         """What to tell the calls that wait for a connection."""
         return [doubted for doubted in self._tasks.values() if doubted is not None]
+
+    def measure(self) -> None:
+        """Ask one open connection how far it is to the worker: it may have been opened in a bad moment."""
+        connection = next(iter(self.busy), None) or (self._idle[-1] if self._idle else None)
+        if connection is not None and connection.transport is not None:
+            found = round_trip(connection.transport.get_extra_info("socket"))
+            if found:
+                self.round_trip = found
 
     def knock(self) -> None:
         """See whether anybody answers an attempt at a connection, which is given up again: `reached` will tell.

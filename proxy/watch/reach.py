@@ -7,6 +7,7 @@ was sent to it, of a FEW connections at a tick; a request that has arrived is no
 from __future__ import annotations
 
 import math
+from random import random
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ LATE: Final = 0.1
 TRIPS: Final = 4
 """Round trips to the worker that are added to them."""
 FEW: Final = 4
+MEASURED: Final = 5.0
+"""Seconds from one measurement of the way to it to the next: who is taken to be far gets no calls to show better."""
 _EARLY: Final = 0.005  # what timers may fire too early
 
 
@@ -38,7 +41,7 @@ class Sent(Protocol):
 class Reach:
     """Keeps account of one worker's host; `silent` says that it acknowledges nothing, `since` when that was found."""
 
-    __slots__ = ("_knocked", "_worker", "heard", "mute", "silent", "since")
+    __slots__ = ("_knocked", "_measured", "_worker", "heard", "mute", "silent", "since")
 
     def __init__(self, worker: Worker, now: float) -> None:
         self._worker = worker
@@ -49,10 +52,15 @@ class Reach:
         self.mute = 0.0
         """Seconds without any sign, when that was found."""
         self._knocked = now
+        # Not all workers at the same tick.
+        self._measured = now - random() * MEASURED
 
     def look(self, now: float) -> None:
         """Ask what became of what was sent; what is silent stays so until there is a sign of it."""
         pool = self._worker.connections
+        if now - self._measured >= MEASURED:
+            self._measured = now
+            pool.measure()
         if pool.reached > self.heard:
             self.heard = pool.reached
         if pool.round_trip and (pool.busy or pool.openings):

@@ -80,8 +80,11 @@ class HostPool:
         self.broken: Any = None
         self.reached = self.rested = self.round_trip = 0.0
         self.there = True
-        self.knocks = 0
+        self.knocks = self.measured = 0
         self._now = now
+
+    def measure(self) -> None:
+        self.measured += 1
 
     def knock(self) -> None:
         self.knocks += 1

@@ -33,6 +33,19 @@ def test_its_models_and_adapters_are_listed():
     run(body())
 
 
+def test_how_far_it_is_is_asked_of_a_connection_that_is_open():
+    async def body():
+        async with simulated() as sim, watching(sim.url) as process:
+            worker = worker_of(process)
+            await until(lambda: worker.standing.models)
+            assert (await chat(process)).status == 200
+            worker.connections.round_trip = 1.0
+            worker.connections.measure()
+            assert 0.0 < worker.connections.round_trip < 0.5
+
+    run(body())
+
+
 def test_it_leaves_when_its_health_check_fails_and_comes_back():
     async def body():
         async with simulated() as sim, watching(sim.url) as process:

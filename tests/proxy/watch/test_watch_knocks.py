@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from quiet_hosts import BEAT, HostPool, Hosts
 from tailrace.proxy.sweep import TICK
+from tailrace.proxy.watch.reach import MEASURED
 from tailrace.proxy.watch.silence import EACH
 from tailrace.proxy.watch.vigil import QUIET
 
@@ -120,3 +121,9 @@ def test_many_workers_are_asked_rarely() -> None:
     hosts.tick(round(10 / TICK))
     knocks = sum(worker.connections.knocks for worker in hosts.workers)  # type: ignore[attr-defined]
     assert 0.5 * 10 / EACH < knocks <= 10 / EACH
+
+
+def test_how_far_a_worker_is_is_measured_now_and_then(hosts: Hosts, pool: HostPool) -> None:
+    """One whose connection was opened in a bad moment would get no calls, and so no other connection."""
+    hosts.tick(10 * round(MEASURED / TICK))
+    assert 9 <= pool.measured <= 11
