@@ -39,7 +39,7 @@ def test_a_slow_answer_counts_at_once_and_fades():
     scene.answer(scene.workers[0], 2.0)
     assert scene.chosen(50) == [0, 50]
     scene.now += 60.0
-    assert min(scene.chosen(200)) > 50
+    assert min(scene.chosen(400)) > 50
 
 
 def test_a_worker_that_is_slow_again_when_it_is_tried_is_left_alone_again():
