@@ -56,5 +56,7 @@ def _tell_usage(call: Call, outcome: Outcome) -> None:
     if harvest is not None and race is not None and race.winner is not None:
         call.usage = harvest.usage()
     outcome.usage = call.usage
+    if call.usage is None and call.sharing is not None:
+        outcome.usage = call.sharing.used()
     if call.delivery is not None and outcome.ending is Ending.CLIENT_GONE:
         outcome.usage = call.delivery.end()

@@ -29,6 +29,7 @@ _LAGS: Final = Fault(
     message="The answer was shared with other requests, and this client took it too slowly.",
 )
 _EVENTS: Final = b"text/event-stream"
+TOO_LONG: Final = "too_long"
 
 
 class Sharing:
@@ -43,6 +44,10 @@ class Sharing:
     def outlives(self) -> bool:
         """Whether the call has to go on without its client."""
         return False
+
+    def used(self) -> Usage | None:
+        """What was used so far of an answer that is another call's, as far as this one had it."""
+        return None
 
 
 class Publication(Sharing):
@@ -61,9 +66,9 @@ class Publication(Sharing):
         "ended",
         "fault",
         "limit",
-        "overgrown",
         "streams",
         "usage",
+        "withheld",
     )
 
     def __init__(self, call: Call, limit: int) -> None:
@@ -75,7 +80,8 @@ class Publication(Sharing):
         self.limit = limit
         self.begun = False
         self.streams = False
-        self.overgrown = False
+        self.withheld = ""
+        """Why nobody else is to have it, in a word."""
         self.ended = False
         self.fault: Fault | None = None
         """Why it came to nothing, or broke off."""
@@ -84,12 +90,12 @@ class Publication(Sharing):
     @property
     def open(self) -> bool:
         """Whether one who joins now can have all of it."""
-        return not self.ended and not self.overgrown
+        return not self.ended and not self.withheld
 
     @property
     def taken(self) -> bytes | None:
-        """What was published so far, None where that is too long to be kept."""
-        return None if self.overgrown else b"".join(self._pieces)
+        """What was published so far, None where that is too long to be kept, or for nobody else."""
+        return None if self.withheld else b"".join(self._pieces)
 
     def join(self, call: Call) -> Follower:
         """Another call wants this answer."""
@@ -108,6 +114,8 @@ class Publication(Sharing):
         if not self._followers and self._call is not None:
             transport = self._call.client.transport
             if isinstance(transport, Unheard):
+                # The call ends in a later turn of the loop, and nobody may join it meanwhile.
+                self.close()
                 transport.abort()
 
     def outlives(self) -> bool:
@@ -117,6 +125,11 @@ class Publication(Sharing):
     def close(self) -> None:
         """Give it to nobody else: those who wait have to look for another one."""
         self._end(INTERNAL)
+
+    def withhold(self, why: str) -> None:
+        """Give it to nobody else though it is a good answer: those who wait are told, and go on by themselves."""
+        self.withheld = why
+        self._wake()
 
     # The leader's tap.
 
@@ -161,7 +174,7 @@ class Publication(Sharing):
         self._pieces.append(data)
         self._size += len(data)
         if self._size > self.limit:
-            self.overgrown = True
+            self.withheld = TOO_LONG
             self._trim()
         self._wake()
         if self._call is not None:
@@ -184,6 +197,11 @@ class Publication(Sharing):
     def _wake(self) -> None:
         for follower in self._followers:
             follower.wake()
+
+    def used(self) -> Usage | None:
+        """What the answer has used so far."""
+        harvest = None if self._call is None else self._call.harvest
+        return self.usage if harvest is None else harvest.usage()
 
     def since(self, place: int) -> tuple[bytes, int]:
         """What was published from a place on, and the place behind it; raises Failed where that is no more there."""
@@ -211,10 +229,10 @@ class Follower(Sharing):
         shared = self.publication
         while shared.open and not (shared.begun and shared.streams):
             await self._more()
-        return shared.fault is None and not shared.overgrown
+        return shared.fault is None and not shared.withheld
 
     async def whole(self) -> bytes | None:
-        """Wait for the end: all of the answer, None where it came to nothing, broke off or is too long to be kept."""
+        """Wait for the end: all of the answer, None where it came to nothing, broke off or is withheld."""
         shared = self.publication
         while shared.open:
             await self._more()
@@ -252,6 +270,10 @@ class Follower(Sharing):
     def over(self, outcome: Outcome) -> None:
         """Its call is over, however: it follows no more."""
         self.leave()
+
+    def used(self) -> Usage | None:
+        """What the answer has used so far, for one who takes it as it comes."""
+        return self.publication.used() if self.live else None
 
     def leave(self) -> None:
         """Follow no more."""

@@ -15,7 +15,7 @@ from tailrace.proxy.ledger.account import CLOSED, Account
 from tailrace.proxy.ledger.layout import WORDS_ROOM
 from tailrace.proxy.ledger.record import Late, Opening
 from tailrace.proxy.ledger.ring import FULL, Ring, late_text, opening_text
-from tailrace.proxy.outcome import Ending
+from tailrace.proxy.outcome import Ending, Usage
 from tailrace.proxy.plugin import Key
 from tailrace.proxy.stored.sources import SECOND_HAND
 from tailrace.proxy.tariff import Tariff
@@ -181,7 +181,7 @@ class Clerk:
     def settle(self, call: Call, outcome: Outcome) -> bool:
         """End the call's record, unless that is done; whether this was the moment."""
         if _BILL not in call:
-            if self._kept and call.source in SECOND_HAND and outcome.ending is Ending.COMPLETED:
+            if self._kept and call.source in SECOND_HAND and _had_some(outcome):
                 self._settle_kept(call, outcome)
             return False
         bill = call[_BILL]
@@ -201,16 +201,21 @@ class Clerk:
 
     def _settle_kept(self, call: Call, outcome: Outcome) -> None:
         """Record an answer that was made for another call, at its share of the price."""
-        entry, tariff, usage = call.entry, call.fact(Tariff), outcome.usage
-        if entry is None or tariff is None or usage is None:
+        entry, tariff = call.entry, call.fact(Tariff)
+        if entry is None or tariff is None:
             return
         tariff = tariff.of_kept()
         slot = self._ring.open_as(opening_text(_opening(self._ring.mint(), call, entry, tariff)))
         if slot == FULL:
             self.unrecorded += 1
             return
-        numbers = settled_kept(outcome, usage, tariff)
+        numbers = settled_kept(outcome, outcome.usage or Usage(), tariff)
         self._ring.settle_as(slot, late_text(Late(outcome.ending, "")), numbers)
+
+
+def _had_some(outcome: Outcome) -> bool:
+    """Whether a client got an answer that was made for another call, be it only its beginning."""
+    return outcome.ending is Ending.COMPLETED or outcome.usage is not None
 
 
 def _opening(charge_key: str, call: Call, entry: ModelEntry, tariff: Tariff, call_id: str | None = None) -> Opening:

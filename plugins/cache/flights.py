@@ -42,6 +42,10 @@ class Flights:
         if self._leaders.get(asked.key) is asked:
             del self._leaders[asked.key]
 
+    def forget(self) -> None:
+        """Nobody joins what is under way any more; those who follow already go on."""
+        self._leaders.clear()
+
     async def follow(self, call: Call, asked: Asked, leader: Asked) -> Reply | None:
         """The leader's answer in the form that this call asks for; None where it is not to be had."""
         publication = leader.publication

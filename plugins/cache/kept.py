@@ -49,7 +49,6 @@ class Kept:
         self._config = config
         self.remote = remote
         self._stored = self._unfit = 0
-        self._purged_ns = 0
 
     @classmethod
     @asynccontextmanager
@@ -87,9 +86,8 @@ class Kept:
         """Keep the answer of a call that led, if it is whole and that of its own model."""
         publication = asked.publication
         assert publication is not None
-        taken = publication.taken
-        # One that began before something was thrown away may be just that.
-        if taken is None or not ended_well(call, outcome) or call.started_ns < self._purged_ns:
+        taken = None if publication.ended else publication.taken
+        if taken is None or not ended_well(call, outcome) or call.started_ns < self._shelf.purged_ns:
             self._unfit += 1
             return
         usage = outcome.usage
@@ -104,7 +102,7 @@ class Kept:
         self._stored += 1
         self._shelf.put(asked.key, answer)
         if self.remote is not None:
-            self.remote.put(asked, answer)
+            self.remote.put(asked, answer, call.started_ns)
 
     async def answer(self, chain: Chain, question: str, fields: dict[str, Any]) -> Any:
         """Answer the admin port; raises Refused."""
@@ -114,7 +112,7 @@ class Kept:
         if question != "purge":
             raise Refused(f"cache has no answer to '{question}'")
         chosen = Chosen.of(chain, fields)
-        self._purged_ns = time.monotonic_ns()
+        self._shelf.purged_ns = time.monotonic_ns()
         purged = await self._purge(chosen)
         return {"purged": purged} if self.remote is None else {"store_purged": await self.remote.purge(chosen)}
 

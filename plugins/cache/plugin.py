@@ -22,6 +22,7 @@ from tailrace.proxy.outcome import Ending
 from tailrace.proxy.plugin import Needs, Plugin
 from tailrace.proxy.stored.answer import Answer
 from tailrace.proxy.stored.giving import given
+from tailrace.proxy.stored.keeping import unfit
 from tailrace.proxy.stored.remembered import Remembered
 from tailrace.proxy.stored.sources import OUT_OF_DATE
 from tailrace.proxy.stored.wishes import HEADER, wishes_of
@@ -38,6 +39,8 @@ _HIT: Final = b"hit"
 _MISS: Final = b"miss"
 _FOLLOW: Final = b"follow"
 _BYPASS: Final = b"bypass"
+_LEADERS: Final = 2
+"""Whom a call follows at most, one after the other."""
 
 
 class Cache(Plugin[_Config]):
@@ -98,7 +101,9 @@ class Cache(Plugin[_Config]):
         return None if found is None else self._reply(call, asked, found)
 
     def _reply(self, call: Call, asked: Asked, found: Answer) -> Reply | None:
-        reply = given(call.route.name, found, asked.manner, pace=self.config.pace)
+        reply = None
+        if asked.wishes.take(found):
+            reply = given(call.route.name, found, asked.manner, pace=self.config.pace)
         if reply is not None:
             self._told[_HIT] += 1
             call[TOLD] = _HIT
@@ -125,16 +130,23 @@ class Cache(Plugin[_Config]):
     async def _follow(self, call: Call, asked: Asked) -> Reply | None:
         kept = self._kept
         assert kept is not None
-        while (leader := self._flights.leader_of(asked)) is not None:
+        # The next after some that came to nothing has no better prospects: then each asks for itself, all at once.
+        for _ in range(_LEADERS):
+            leader = self._flights.leader_of(asked)
+            if leader is None:
+                break
             reply = await self._flights.follow(call, asked, leader)
             if reply is not None:
                 self._told[_FOLLOW] += 1
                 call[TOLD] = _FOLLOW
                 return reply
             assert leader.publication is not None
-            if leader.publication.overgrown:
-                self._pass(call, "too_long")
+            why = leader.publication.withheld
+            if why in REASONS:
+                self._pass(call, why)
                 return None
+            if why:
+                break  # it is another model's
         # The one that led has come to nothing, or ended while this one was on its way.
         reply = self._hit(call, asked, kept)
         if reply is None:
@@ -142,10 +154,12 @@ class Cache(Plugin[_Config]):
         return reply
 
     def _old(self, call: Call, asked: Asked) -> Reply | None:
-        """An answer that is out of date, if there is one yet."""
+        """An answer that is out of date, if there is one yet and the client takes it."""
         kept = self._kept
-        found = None if kept is None else kept.old(asked)
-        return None if found is None else given(call.route.name, found, asked.manner, source=OUT_OF_DATE)
+        found = None if kept is None or not asked.wishes.reads else kept.old(asked)
+        if found is None or not asked.wishes.take(found):
+            return None
+        return given(call.route.name, found, asked.manner, source=OUT_OF_DATE)
 
     def on_answer(self, call: Call, head: Head) -> None:
         """Say how the answer came about."""
@@ -162,6 +176,10 @@ class Cache(Plugin[_Config]):
         if head.status != 200:
             publication.close()
             return None
+        why = unfit(call)
+        if why is not None:
+            publication.withhold(why)
+            return None
         return publication.tap(head)
 
     def on_complete(self, call: Call, outcome: Outcome) -> None:
@@ -176,6 +194,8 @@ class Cache(Plugin[_Config]):
 
     async def asked(self, chain: Chain, question: str, fields: dict[str, Any]) -> Any:
         """What the admin port wants to know, or to have thrown away."""
+        if question == "purge":
+            self._flights.forget()
         return None if self._kept is None else await self._kept.answer(chain, question, fields)
 
     def metrics(self) -> Iterator[tuple[str, Mapping[str, str], float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +27,8 @@ _PAUSE: Final = 0.25
 """Seconds between two looks at a store that does not answer."""
 _TELL_EVERY: Final = 10.0
 _PAGE: Final = 1000
+_MARKED: Final = 86_400
+"""Seconds; no call takes longer."""
 
 
 class Remote:
@@ -35,10 +37,12 @@ class Remote:
     def __init__(self, cache: RedisCache, settings: StoreSettings, stale: float) -> None:
         self._cache = cache
         self._beginning = f"{settings.prefix}:{SCHEMA.decode()}:"
+        self._mark = f"{settings.prefix}-purged"
         self._wait = settings.wait_ms / 1000
         self._stale = stale
-        self._line: asyncio.Queue[tuple[str, Answer]] = asyncio.Queue(settings.waiting)
+        self._line: asyncio.Queue[tuple[str, Answer, int]] = asyncio.Queue(settings.waiting)
         self._troubles = Seldom(_TELL_EVERY)
+        self._writing = asyncio.Lock()
         self._looking: asyncio.Task[None] | None = None
         self.errors = {"read": 0, "write": 0}
         self.dropped = 0
@@ -105,24 +109,39 @@ class Remote:
         """Whether an answer is out of date."""
         return answer.until < time.time()
 
-    def put(self, asked: Asked, answer: Answer) -> None:
-        """Have an answer written when its turn comes."""
+    def put(self, asked: Asked, answer: Answer, began_ns: int) -> None:
+        """Have the answer to a call that began then written when its turn comes."""
         try:
-            self._line.put_nowait((self._key(asked), answer))
+            self._line.put_nowait((self._key(asked), answer, began_ns))
         except asyncio.QueueFull:
             self.dropped += 1
 
     async def _write(self) -> None:
         while True:
-            key, answer = await self._line.get()
+            key, answer, began_ns = await self._line.get()
             seconds = answer.until + self._stale - time.time()
             if seconds <= 0:
                 continue
             try:
-                await self._cache.set(key, packed(answer), ttl=seconds, timeout=_PATIENCE)
+                async with self._writing:
+                    await self._cache.set(key, packed(answer), ttl=seconds, timeout=_PATIENCE)
+                    async with asyncio.timeout(_PATIENCE):
+                        await self._take_back(key, began_ns)
             except Exception as error:
                 self._failed("write", error)
                 await asyncio.sleep(_PAUSE)
+
+    async def _take_back(self, key: str, began_ns: int) -> None:
+        """Take out what was just written if another host had answers thrown away since the call for it began.
+
+        Whoever does so leaves its mark before it looks, so that it finds what is not taken back here.
+        """
+        client: Any = self._cache.client
+        mark = await client.get(self._mark)
+        if mark is not None:
+            age = (time.monotonic_ns() - began_ns) / 1e9
+            if await _time_of(client) - age <= float(mark):
+                await client.unlink(key)
 
     def _failed(self, what: str, error: Exception) -> None:
         self.errors[what] += 1
@@ -142,25 +161,36 @@ class Remote:
         while not self._line.empty():
             self._line.get_nowait()  # they may be some of them, and would come after it
         purged = 0
+        async with self._writing:  # what is on its way is there then
+            await self._in_time(self._leave_mark())
         async for keys in self._pages(chosen.pattern()):
             gone = [key for key in keys if chosen.matches_path(key[len(self._beginning) :].decode())]
             if gone:
-                purged += await self._cache.client.unlink(*gone)
+                purged += await self._in_time(self._cache.client.unlink(*gone))
         return purged
+
+    async def _leave_mark(self) -> None:
+        """Say to other hosts that what they are about to write may have to go."""
+        client: Any = self._cache.client
+        await client.set(self._mark, repr(await _time_of(client)), ex=_MARKED)
 
     async def _pages(self, pattern: str) -> AsyncIterator[list[bytes]]:
         client: Any = self._cache.client
         cursor = 0
         while True:
-            try:
-                async with asyncio.timeout(_PATIENCE):
-                    cursor, keys = await client.scan(cursor, match=self._beginning + pattern, count=_PAGE)
-            except Exception as error:
-                self._failed("read", error)
-                raise Refused("the store of answers does not answer") from error
+            cursor, keys = await self._in_time(client.scan(cursor, match=self._beginning + pattern, count=_PAGE))
             yield keys
             if not cursor:
                 return
+
+    async def _in_time(self, answer: Awaitable[Any]) -> Any:
+        """What the store answers; raises Refused where it does not."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return await answer
+        except Exception as error:
+            self._failed("read", error)
+            raise Refused("the store of answers does not answer") from error
 
     def metrics(self) -> Iterator[tuple[str, Mapping[str, str], float]]:
         """How the store does."""
@@ -170,6 +200,12 @@ class Remote:
         yield "store_skipped_total", {}, self.skipped
         yield "store_dropped_total", {}, self.dropped
         yield "store_waiting", {}, self._line.qsize()
+
+
+async def _time_of(client: Any) -> float:
+    """The time by the store's own clock: those of hosts differ."""
+    seconds, micros = await client.time()
+    return float(seconds) + float(micros) / 1e6
 
 
 _DONE: Final = {"read": "read", "write": "written to"}

@@ -60,14 +60,15 @@ class KeptAmounts(Amounts):
 
     __slots__ = ("share",)
 
-    def __init__(self, prompt: int, completion: int, cached: int, share: int) -> None:
-        super().__init__(prompt, completion, cached)
+    def __init__(self, used: Amounts, share: int) -> None:
+        super().__init__(used.prompt, used.completion, used.cached, used.requests)
         self.share = share
 
     def of(self, what: str, tariff: Tariff | None) -> int:
         """The part that a limit on `what` counts; it is a request like any other."""
         if what == "money":
-            return 0 if tariff is None else tariff.of_kept().charge(Usage(self.prompt, self.completion, self.cached))
+            used = Usage(self.prompt, self.completion, self.cached)
+            return 0 if tariff is None else tariff.of_kept().charge(used, self.requests)
         whole = Amounts.of(self, what, tariff)
         return whole if what == "requests" else (whole * self.share + MILLION // 2) // MILLION
 

@@ -12,6 +12,7 @@ from tailrace.plugins.quota.estimates import Estimates
 from tailrace.plugins.quota.reservation import Reservation, unstated
 from tailrace.proxy.fault import Reject, Whose
 from tailrace.proxy.identity import Identity
+from tailrace.proxy.outcome import Ending
 from tailrace.proxy.stored.sources import SECOND_HAND
 from tailrace.proxy.tariff import Tariff
 
@@ -74,12 +75,15 @@ class Desk:
         # Another model may have been asked in the end, at another price.
         held.tariff = call.fact(Tariff) or held.tariff
         usage = outcome.usage
-        if usage is None:
-            held.settle(unstated(held, outcome))
-            return
         if call.source in SECOND_HAND:
             share = 0 if held.tariff is None else held.tariff.kept
-            held.settle(KeptAmounts(usage.prompt, usage.completion, usage.cached, share))
+            used = Amounts(0, 0, requests=int(outcome.ending is Ending.COMPLETED))
+            if usage is not None:
+                used = Amounts(usage.prompt, usage.completion, usage.cached)
+            held.settle(KeptAmounts(used, share))
+            return
+        if usage is None:
+            held.settle(unstated(held, outcome))
             return
         prompt = usage.prompt or (held.likely_prompt if usage.estimated else 0)
         held.settle(Amounts(prompt, usage.completion, usage.cached))

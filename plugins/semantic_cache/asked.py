@@ -29,6 +29,7 @@ class Asked:
         "domain",
         "keep",
         "like",
+        "owner",
         "question",
         "similarity",
         "state",
@@ -41,6 +42,8 @@ class Asked:
     def __init__(self, domain: Domain, identity: Identity | None, wishes: Wishes, began_ns: int) -> None:
         self.domain = domain
         self.tenant = "" if identity is None else identity.tenant
+        # Who has no tenant has nothing in common with others.
+        self.owner = f"={self.tenant}" if self.tenant or identity is None else f"#{identity.key}"
         self.began_ns = began_ns
         self.wishes = wishes
         self.question: Question | None = None

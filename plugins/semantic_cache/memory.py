@@ -65,6 +65,8 @@ class Memory:
         self._numbers = 0
         self.size = 0
         self.evicted = 0
+        self.purged_ns = 0
+        """When somebody last had answers thrown away: what was asked before may be answered by just those."""
 
     def __len__(self) -> int:
         return len(self._used)

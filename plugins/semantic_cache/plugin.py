@@ -74,7 +74,6 @@ class SemanticCache(Plugin[_Config]):
         self._told = {(name, state): 0 for name in self._by_name for state in (HIT, MISS, SHADOW)}
         self._bypassed: dict[tuple[str, str], int] = {}
         self._stored = dict.fromkeys(self._by_name, 0)
-        self._purged_ns = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -125,8 +124,8 @@ class SemanticCache(Plugin[_Config]):
             return "private"
         if call.size > self.config.largest_request:
             return "long"
-        # The length in front keeps a tenant's name from looking like another's with the beginning of a domain.
-        scope = f"{len(asked.tenant)}:{asked.tenant}:{asked.domain.name}"
+        # The length in front keeps a name from looking like another's with the beginning of a domain.
+        scope = f"{len(asked.owner)}:{asked.owner}:{asked.domain.name}"
         found = question_of(call, scope, self.config.longest_question)
         if isinstance(found, str):
             return found
@@ -194,9 +193,9 @@ class SemanticCache(Plugin[_Config]):
         """With an answer that is ready; one of a question that has its like is only told of."""
         if asked.state == SHADOW:
             self._note(asked, answer)
-        elif asked.began_ns < self._purged_ns:
-            return  # it may be just what was thrown away
-        elif asked.question is not None and asked.vector is not None and self._memory is not None:
+        elif self._memory is None or asked.began_ns < self._memory.purged_ns:
+            return
+        elif asked.question is not None and asked.vector is not None:
             self._memory.put(asked.scope, asked.vector, asked.question.text, answer)
             self._stored[asked.domain.name] += 1
 
@@ -224,7 +223,7 @@ class SemanticCache(Plugin[_Config]):
             return {"entries": len(memory), "bytes": memory.size}
         if question != "purge":
             raise Refused(f"semantic_cache has no answer to '{question}'")
-        self._purged_ns = time.monotonic_ns()
+        memory.purged_ns = time.monotonic_ns()
         return {"purged": await purge(memory, chosen(chain, fields))}
 
     def metrics(self) -> Iterator[tuple[str, Mapping[str, str], float]]:

@@ -55,7 +55,7 @@ class Search:
         question, vector, domain = asked.question, asked.vector, asked.domain
         assert question is not None and vector is not None
         same = self._memory.same(asked.scope, question.text)
-        if same is not None:
+        if same is not None and asked.wishes.take(same.answer):
             asked.like, asked.similarity = same, 1.0
             self._memory.used(same)
             return
@@ -63,6 +63,8 @@ class Search:
         for similarity, entry in self._memory.nearest(asked.scope, vector, NEAREST):
             if similarity < domain.threshold:
                 return
+            if not asked.wishes.take(entry.answer):
+                continue
             marks = marks or marks_of(question.text)
             why = objection(marks, marks_of(entry.question), domain.guards)
             if why is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import orjson
 from tailrace.proxy.allowing import strayed
 from tailrace.proxy.outcome import Ending, Usage
@@ -11,8 +12,10 @@ from tailrace.proxy.sse import Splitter
 from tailrace.proxy.stored.canonical import GENERATING
 from tailrace.proxy.stored.fold import fold
 from tailrace.proxy.stored.whole import has_stream_form, is_whole
+from tailrace.proxy.wire import EVENTS, JSON
 
 if TYPE_CHECKING:
+    from tailrace.proxy.attempt import Attempt
     from tailrace.proxy.call import Call
     from tailrace.proxy.outcome import Outcome
     from tailrace.proxy.sse import Event
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 _TIMES: Final = b'"metrics":'
 """What an engine says of the time that this one answer took."""
 _COMPLETED: Final = "response.completed"
+_walk: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class Keep:
@@ -59,17 +63,26 @@ class Keep:
         return b"".join(self._pieces) if self._size <= self._limit else None
 
 
+def unfit(call: Call) -> str | None:
+    """Why an answer that begins is nothing for others who ask the same, in a word; None where it is."""
+    winner = None if call.race is None else call.race.winner
+    if winner is None or not _is_of_its_model(call, winner):
+        return "other_model"
+    # Whoever gets it again hears of no coding, and of no other type.
+    return "form" if winner.head.coded or winner.head.kind not in (JSON, EVENTS) else None
+
+
+def _is_of_its_model(call: Call, winner: Attempt) -> bool:
+    """Whether it is the model that was asked for which answers, and not one that the call fell back to."""
+    return winner.entry is call.entry and strayed(winner) is None
+
+
 def ended_well(call: Call, outcome: Outcome) -> bool:
     """Whether a call's answer came whole from a worker of the model that was asked for."""
-    race = call.race
-    winner = None if race is None else race.winner
-    return (
-        outcome.ending is Ending.COMPLETED
-        and outcome.status == 200
-        and winner is not None
-        and winner.entry is call.entry
-        and strayed(winner) is None
-    )
+    winner = None if call.race is None else call.race.winner
+    if winner is None or not _is_of_its_model(call, winner):
+        return False
+    return outcome.ending is Ending.COMPLETED and outcome.status == 200
 
 
 def stored_form(call: Call, taken: bytes, *, streamed: bool, usage: Usage | None, choices: int = 1) -> bytes | None:
@@ -78,7 +91,7 @@ def stored_form(call: Call, taken: bytes, *, streamed: bool, usage: Usage | None
     if route not in GENERATING:
         if route == "responses":
             return taken if _ended_completed(taken, streamed=streamed) else None
-        return taken
+        return taken if _is_json(taken) else None
     answer = unary_form(route, taken, streamed=streamed, usage=usage)
     if answer is None or not is_whole(route, answer, choices) or not has_stream_form(route, answer):
         return None
@@ -106,6 +119,15 @@ def unary_form(route: str, taken: bytes, *, streamed: bool, usage: Usage | None)
     if taken.rfind(_TIMES) >= 0:
         answer.pop("metrics", None)
     return answer
+
+
+def _is_json(taken: bytes) -> bool:
+    """Whether an answer is whole as JSON, without building what is in it: vectors are long."""
+    try:
+        _walk(taken)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def _written(usage: Usage) -> dict[str, Any]:

@@ -20,6 +20,8 @@ class Shelf:
         self.limit = limit
         self.size = 0
         self.evicted = 0
+        self.purged_ns = 0
+        """When somebody last had answers thrown away: what was asked before may be answered by just those."""
 
     def __len__(self) -> int:
         return len(self._kept)

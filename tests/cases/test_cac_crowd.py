@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from fakes import chat_answer, chat_chunk, json_answer, run, sse_answer, sse_head, until
 
@@ -67,6 +68,22 @@ def test_CAC_07_the_first_client_leaves_then_the_worker_fails():
                 assert answer.complete
                 assert b"whole" in answer.body
             assert len(s.upstream.requests) == 2
+            await s.at_rest()
+
+    run(body())
+
+
+def test_CAC_07_nobody_waits_for_one_leader_after_the_other():
+    async def hangs(conn, request):
+        await conn.wait_closed()
+
+    async def body():
+        async with scene(hangs, plugins=CACHE, more="timeouts: {unary: 0.3}\n") as s:
+            began = time.monotonic()
+            answers = await asyncio.gather(*[s.ask(COLD) for _ in range(12)])
+            assert {answer.status for answer in answers} == {504}
+            # Two of those they followed, and their own; each is noticed within a fifth of a second or so.
+            assert time.monotonic() - began < 3
             await s.at_rest()
 
     run(body())

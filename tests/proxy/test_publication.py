@@ -11,6 +11,7 @@ from fakes import CHAT, GOOD, run, sse_answer, until
 from sharing import LAST, PIECES, ROLE, WHOLE, Worker, sharing, waits
 from tailrace.proxy.outcome import Ending
 from tailrace.proxy.testing.worker import Connection, Request
+from tailrace.proxy.unheard import Unheard
 
 
 @pytest.mark.parametrize("feed", ["whole", "bytes", "joined"])
@@ -118,6 +119,34 @@ def test_with_the_last_who_follows_goes_the_upstream(begun: bool) -> None:
             assert worker.connections[0].closed_at - left_at < 5  # type: ignore[operator]
             await until(lambda: len(bench.calls) == 3)
             assert {outcome.ending for _, outcome in bench.calls} == {Ending.CLIENT_GONE}
+
+    run(body())
+
+
+def test_nobody_joins_what_the_last_one_has_just_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        worker = Worker()
+        async with sharing(worker) as (bench, clients):
+            leader, follower = await clients.begin(), await clients.begin()
+            await waits(bench, 1)
+            await worker.tell(ROLE, PIECES[0])
+            for client in (leader, follower):
+                await client.read_until(b"piece 0")
+            leader.rst()
+            connections = bench.process.service.connections
+            await until(lambda: any(isinstance(each.transport, Unheard) for each in connections))
+            shares: Any = bench.plugin
+            (publication,) = shares.led.values()
+            end, seen = Unheard.abort, []
+
+            def abort(gone: Unheard) -> None:
+                end(gone)
+                seen.append(publication.open)
+
+            monkeypatch.setattr(Unheard, "abort", abort)
+            follower.rst()
+            await until(lambda: len(bench.calls) == 2)
+            assert seen[0] is False
 
     run(body())
 

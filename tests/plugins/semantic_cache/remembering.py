@@ -25,7 +25,7 @@ class NoConfig:
 
 
 class Who(Plugin[NoConfig]):
-    """Believes what a caller says of itself."""
+    """Believes what a caller says of itself: a tenant, or NAME/none, a key that has none."""
 
     Config = NoConfig
     provides = (Identity,)
@@ -33,7 +33,8 @@ class Who(Plugin[NoConfig]):
     def on_request(self, call):
         tenant = call.head.get(b"x-who")
         if tenant is not None:
-            call.provide(Identity(key=tenant.decode(), tenant=tenant.decode()))
+            key, _, none = tenant.decode().partition("/")
+            call.provide(Identity(key=key, tenant="" if none else key))
 
 
 def usage(prompt=5, completion=3):

@@ -40,6 +40,29 @@ def test_operators_may_throw_answers_away():
     run(body())
 
 
+def test_keys_without_a_tenant_share_nothing():
+    async def body():
+        async with asking() as asks:
+            callers = ("ann/none", "bob/none", None, "ann")
+            assert [await asks.told(FIRST, who=who) for who in callers] == ["miss"] * 4
+            assert [await asks.told(AGAIN, who=who) for who in callers] == ["hit"] * 4
+            assert asks.asked == 4
+
+    run(body())
+
+
+@pytest.mark.parametrize("question", [FIRST, AGAIN])
+def test_an_answer_may_be_too_old_for_a_client(question):
+    async def body():
+        async with asking() as asks:
+            await asks.ask(FIRST)
+            assert await asks.told(question, headers={"cache-control": "max-age=60"}) == "hit"
+            await asyncio.sleep(0.002)
+            assert await asks.told(question, headers={"cache-control": "max-age=0"}) == "miss"
+
+    run(body())
+
+
 def test_what_was_asked_before_a_purge_is_not_kept_after_it():
     async def body():
         gate = asyncio.Event()
@@ -54,6 +77,30 @@ def test_what_was_asked_before_a_purge_is_not_kept_after_it():
             waiting = asyncio.ensure_future(asks.ask(FIRST))
             await asks.bench.upstream.asked()
             await question(asks, "purge")
+            gate.set()
+            await waiting
+            assert await asks.told(AGAIN) == "miss"
+
+    run(body())
+
+
+def test_a_call_from_before_a_reload_leaves_nothing_behind_a_purge():
+    async def body():
+        gate = asyncio.Event()
+
+        async def late(conn, request):
+            late.seen.append(request)
+            await gate.wait()
+            await conn.send(json_answer(chat_answer("old")))
+
+        late.seen = []
+        async with asking(script=late) as asks:
+            waiting = asyncio.ensure_future(asks.ask(FIRST))
+            await asks.bench.upstream.asked()
+            process = asks.bench.process
+            await process.load(process.settings)
+            chain = process.service.chain
+            await chain.pipeline.links[-1].plugin.asked(chain, "purge", {})
             gate.set()
             await waiting
             assert await asks.told(AGAIN) == "miss"

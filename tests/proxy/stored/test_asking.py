@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from tailrace.proxy.body import JsonBody
 from tailrace.proxy.head import RequestHead
 from tailrace.proxy.routes import INFERENCE
+from tailrace.proxy.stored.answer import Answer
 from tailrace.proxy.stored.asking import drawn, obstacle, refers_elsewhere
 from tailrace.proxy.stored.canonical import canonical, check_of, fields_of, key_of
 from tailrace.proxy.stored.wishes import wishes_of
@@ -186,6 +189,7 @@ def test_media_that_lie_elsewhere(part: dict[str, Any], elsewhere: bool) -> None
         ({"cache_control": "no-store"}, (False, False, False, False)),
         ({"cache_control": "foo, No-Cache"}, (False, True, False, False)),
         ({"cache_control": "only-if-cached"}, (True, True, True, False)),
+        ({"cache_control": "only-if-cached, no-store"}, (False, False, True, False)),
         ({"x_tailrace_cache": "on"}, (True, True, False, True)),
         ({"x_tailrace_cache": " OFF "}, (False, False, False, False)),
         ({"x_tailrace_cache": "on", "cache_control": "no-store"}, (False, False, False, False)),
@@ -195,3 +199,23 @@ def test_media_that_lie_elsewhere(part: dict[str, Any], elsewhere: bool) -> None
 def test_wishes(headers: dict[str, str], wishes: tuple[bool, ...]) -> None:
     found = wishes_of(call_of(CHAT, **headers))
     assert (found.reads, found.kept, found.only, found.wanted) == wishes
+
+
+@pytest.mark.parametrize(
+    ("control", "oldest"),
+    [
+        ("max-age=60", 60),
+        ('foo, Max-Age="5"', 5),
+        ("max-age=60, max-age=0", 0),
+        ("max-age=-1", math.inf),
+        ("max-age=", math.inf),
+        ("max-stale=60", math.inf),
+    ],
+)
+def test_how_old_an_answer_may_be(control: str, oldest: float) -> None:
+    wishes = wishes_of(call_of(CHAT, cache_control=control))
+    assert wishes.oldest == oldest
+    now = time.time()
+    ages = (0, 4, 40, 4000)
+    taken = [age for age in ages if wishes.take(Answer(b"", b"", now - age, now + 9, "", "m", "chat"))]
+    assert taken == [age for age in ages if age < oldest]
