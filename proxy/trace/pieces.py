@@ -42,7 +42,12 @@ def pieces_of(record: Record) -> list[Piece]:
     left = tries[0].began if tries else record.finished
     if left > arrived:
         waited = min(record.waited - record.requeued, left - arrived)
-        pieces.append(Piece("gateway", arrived, left, 0, note=f"{_ms(waited)} ms of it in line" if waited else ""))
+        if tries or not record.source:
+            pieces.append(Piece("gateway", arrived, left, 0, note=f"{_ms(waited)} ms of it in line" if waited else ""))
+        else:
+            # What another call gets, or what is given at a set rate, may take as long as an engine does.
+            note = f"by {record.source}" + (f", {_ms(waited)} ms of it waited for" if waited else "")
+            pieces.append(Piece("answer", arrived, left, 0, note=note))
     gateway = len(pieces) - 1
     for plugin, phase, began, took in record.trace.phases if record.trace is not None else ():
         parent = gateway if began < left and gateway else 0

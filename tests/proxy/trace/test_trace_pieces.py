@@ -87,6 +87,12 @@ def test_a_stream_that_went_on_elsewhere() -> None:
     assert "connection_lost (network): reset" in text
 
 
+def test_what_another_call_got_is_not_the_gateways_own_time() -> None:
+    pieces = {piece.name: piece for piece in pieces_of(record(first=0, stages=None, source="follow", waited=500 * MS))}
+    assert pieces.keys() == {"call", "client_edge", "answer"}
+    assert pieces["answer"].note == "by follow, 500.0 ms of it waited for"
+
+
 def test_while_nobody_is_asked_there_is_a_pause() -> None:
     failed = tried(ended=100 * MS, end="failed", first=0, flaw=Flaw("overloaded", "engine", "x", ""))
     again = tried(2, why="retry", began=150 * MS, sent=151 * MS)
