@@ -14,7 +14,9 @@ from tailrace.proxy.trace.told import Record, Tried
 
 CALL = "call"
 LONG_NS = 100_000
-"""Phases of plugins, and pauses, that took less are not worth a piece."""
+"""Phases of plugins that took less are not worth a piece."""
+PAUSE_NS = 1_000_000
+"""Nor are pauses."""
 REQUEUED = "requeue"
 
 
@@ -55,7 +57,7 @@ def pieces_of(record: Record) -> list[Piece]:
     shown = shown_of(record)
     quiet = left
     for tried in tries:
-        if tried.began - quiet >= LONG_NS:
+        if tried.began - quiet >= PAUSE_NS:
             note = "in line once more" if tried.why == REQUEUED else ""
             pieces.append(Piece("pause", quiet, tried.began, 0, note=note))
         quiet = max(quiet, tried.ended or record.finished)
@@ -66,7 +68,7 @@ def pieces_of(record: Record) -> list[Piece]:
         pieces.extend(_within(record, tried, at, ended, refined=tried is shown))
         if whole and tried.first < record.finished:
             pieces.append(Piece("answer", tried.first, record.finished, 0))
-    if record.finished - quiet >= LONG_NS and tries:
+    if record.finished - quiet >= PAUSE_NS and tries:
         pieces.append(Piece("pause", quiet, record.finished, 0))
     return pieces
 
