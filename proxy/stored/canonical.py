@@ -6,6 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
+from tailrace.proxy.stored.long_numbers import has_long_number
 
 if TYPE_CHECKING:
     from tailrace.proxy.call import Call
@@ -24,13 +25,20 @@ _HARMLESS: Final = (
 """Fields that change nothing of an answer's content."""
 
 
+_TOOL: Final = b'"tool_use"'
+
+
 def fields_of(call: Call) -> dict[str, Any] | None:
     """The fields of a request as plugins have left them, None where it is none that could be kept."""
     body = call.body
     if body is None:
         return None
+    raw = body.render() if body.edited else body.raw
+    # Where what tools were given is JSON and no text, two requests may differ in such a number only.
+    if call.route.name == "messages" and raw.find(_TOOL) >= 0 and has_long_number(raw):
+        return None
     try:
-        fields: Any = orjson.loads(body.render() if body.edited else body.raw)
+        fields: Any = orjson.loads(raw)
     except orjson.JSONDecodeError:
         return None  # a number that is too large, or half of a character
     return fields if isinstance(fields, dict) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import orjson
+from tailrace.proxy.stored.long_numbers import has_long_number
 
 _TEXTS: Final = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 
@@ -59,6 +60,8 @@ def _closed(
     for index, block in blocks.items():
         written = "".join(inputs.get(index, ()))
         if block["type"] == "tool_use" and written:
+            if has_long_number(written.encode()):
+                return None
             block["input"] = orjson.loads(written)
     message["content"] = [blocks[index] for index in sorted(blocks)]
     return message

@@ -11,6 +11,7 @@ from tailrace.proxy.outcome import Ending, Usage
 from tailrace.proxy.sse import Splitter
 from tailrace.proxy.stored.canonical import GENERATING
 from tailrace.proxy.stored.fold import fold
+from tailrace.proxy.stored.long_numbers import has_long_number
 from tailrace.proxy.stored.whole import has_stream_form, is_whole
 from tailrace.proxy.wire import EVENTS, JSON
 
@@ -110,6 +111,8 @@ def unary_form(route: str, taken: bytes, *, streamed: bool, usage: Usage | None)
                 return None
             folded["usage"] = _written(usage)
         return folded
+    if route == "messages" and has_long_number(taken):
+        return None
     try:
         answer: Any = orjson.loads(taken)
     except orjson.JSONDecodeError:

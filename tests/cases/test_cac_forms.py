@@ -202,3 +202,32 @@ def test_CAC_05_whoever_follows_gets_the_form_that_was_asked_for():
             assert same.body == led.body
 
     run(body())
+
+
+LONG = '{"account":123456789012345678901234567890}'
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_CAC_05_a_number_that_would_come_out_as_another_one_is_not_kept(stream):
+    pieces = [*NAMED[:-4], {**NAMED[-4], "delta": {"type": "input_json_delta", "partial_json": LONG}}, *NAMED[-3:]]
+    del pieces[-5]
+    call = {"type": "tool_use", "id": "t", "name": "weather", "input": {"account": 7}}
+    whole = {**NAMED[0]["message"], "content": [call], "stop_reason": "tool_use"}
+    unary = json_answer(whole).replace(b'{"account":7}', LONG.encode())
+    unary = unary.replace(b"content-length: ", b"x-length: ").replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n", 1)
+
+    async def worker(conn, request):
+        streams = request.json().get("stream")
+        await conn.send(sse_answer([event(each, each["type"]) for each in pieces]) if streams else unary)
+        if not streams:
+            conn.close()
+
+    async def body():
+        async with scene(worker, plugins=CACHE) as s:
+            path = "/v1/messages"
+            await s.ask({**MESSAGES, "stream": stream}, path=path)
+            other = await s.ask({**MESSAGES, "stream": not stream}, path=path)
+            assert other.header("x-tailrace-cache") == "miss"
+            assert b"123456789012345678901234567890" in other.body
+
+    run(body())

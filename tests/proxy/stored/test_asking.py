@@ -103,6 +103,17 @@ def test_key_and_check_are_of_two_kinds() -> None:
     assert len(key_of(b"x")) == len(check_of(b"x")) == 16
 
 
+def test_what_tools_were_given_is_told_apart_to_the_last_digit() -> None:
+    def asked(account: bytes) -> Any:
+        raw = b'{"model":"m","messages":[{"role":"assistant","content":[{"type":"tool_use","input":{"a": %b}}]}]}'
+        return call_of(raw % account, "messages")
+
+    fields = [fields_of(asked(number)) for number in (b"12345678901234567", b"12345678901234568")]
+    assert None not in fields
+    assert fields[0] != fields[1]
+    assert fields_of(asked(b"123456789012345678901234567890")) is None
+
+
 def test_what_cannot_be_read_for_sure_is_not_kept() -> None:
     body = call_of(b'{"model":"m"}')
     body.body.edit("a", b'"\\ud800"')
