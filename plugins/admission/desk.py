@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _LOOKED_AT: Final = 16
 """How many calls are asked to give up their place before one has to wait."""
 _SEEN: Final = 32
+_TURNS: Final = 2
+"""How many times all places are filled that is remembered at least: one burst into free places is not what is usual."""
 
 
 class Rank:
@@ -81,6 +83,7 @@ class Desk:
             self.capacity = capacity
             for rank in self.ranks:
                 rank.floor = int(rank.settings.reserve * capacity)
+                rank.seated = deque(rank.seated, maxlen=max(_SEEN, _TURNS * capacity))
             self.fill(now_ns)
 
     @property

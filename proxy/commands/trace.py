@@ -23,7 +23,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "id", metavar="ID", nargs="?", type=_name, help="a request id, as in x-request-id and the logs, or a trace id"
     )
-    words = {"slowest": "the slowest", "errors": "the last that failed", "latest": "the last"}
+    words = {"slowest": "the slowest", "errors": "the last failed", "latest": "the last"}
     for order in ORDERS:
         help_ = f"list {words[order]} calls instead, so many (default: {FEW})"
         which.add_argument(f"--{order}", metavar="N", nargs="?", type=_count, const=FEW, default=None, help=help_)

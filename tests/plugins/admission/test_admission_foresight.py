@@ -94,3 +94,15 @@ def test_those_who_wait_in_vain_by_now():
         played.desk.queue(each, rank)
     # The second and the fourth; the third comes second then.
     assert [each.call.name for each in played.desk.foresight.hopeless(109 * S)] == ["1", "3"]  # type: ignore[attr-defined]
+
+
+def test_a_burst_into_free_places_is_not_what_is_usual():
+    """Nobody waits, and all places come free within ten seconds: who can wait for a minute may."""
+    played = Played(64, ClassSettings(name="first"), ClassSettings(name="last"))
+    for number in range(70):
+        assert played.come(f"q{number}", "first", at=number)
+        played.go(f"q{number}", at=number + 10.0)
+    for number in range(64):
+        assert played.come(f"b{number}", "first", at=200.0)
+    [_, last] = played.desk.ranks
+    assert played.desk.foresight.in_time(last, "", 1000 * S, 60.0, int(200.1 * S))
