@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
+from tailrace.proxy.dialects import Sign
 from tailrace.proxy.fault import INTERNAL, Failed, Fault, Whose
 from tailrace.proxy.outcome import Ending, Outcome, Usage
 from tailrace.proxy.unheard import Unheard
@@ -139,9 +140,14 @@ class Publication(Sharing):
         return self
 
     def feed(self, event: Event) -> tuple[Event, ...]:
-        """One event of a stream."""
-        self._publish(event.raw)
+        """One event of a stream; of an error each is told by its own call, under its own request id."""
+        if event.raw.find(b'"error"') < 0 or not self._is_error(event):
+            self._publish(event.raw)
         return (event,)
+
+    def _is_error(self, event: Event) -> bool:
+        dialect = None if self._call is None else self._call.route.dialect
+        return dialect is not None and dialect.judge(event) is Sign.ERROR
 
     def body(self, data: bytes) -> bytes:
         """A whole unary answer."""

@@ -130,6 +130,7 @@ class Cache(Plugin[_Config]):
     async def _follow(self, call: Call, asked: Asked) -> Reply | None:
         kept = self._kept
         assert kept is not None
+        call[TOLD] = _FOLLOW  # a heartbeat may say so before there is an answer
         # The next after some that came to nothing has no better prospects: then each asks for itself, all at once.
         for _ in range(_LEADERS):
             leader = self._flights.leader_of(asked)
@@ -138,7 +139,6 @@ class Cache(Plugin[_Config]):
             reply = await self._flights.follow(call, asked, leader)
             if reply is not None:
                 self._told[_FOLLOW] += 1
-                call[TOLD] = _FOLLOW
                 return reply
             assert leader.publication is not None
             why = leader.publication.withheld

@@ -37,7 +37,7 @@ class Remote:
     def __init__(self, cache: RedisCache, settings: StoreSettings, stale: float) -> None:
         self._cache = cache
         self._beginning = f"{settings.prefix}:{SCHEMA.decode()}:"
-        self._mark = f"{settings.prefix}-purged"
+        self._mark = f"{settings.prefix}:purged"
         self._wait = settings.wait_ms / 1000
         self._stale = stale
         self._line: asyncio.Queue[tuple[str, Answer, int]] = asyncio.Queue(settings.waiting)

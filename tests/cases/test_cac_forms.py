@@ -204,6 +204,30 @@ def test_CAC_05_whoever_follows_gets_the_form_that_was_asked_for():
     run(body())
 
 
+def test_CAC_05_whoever_follows_is_told_so_though_a_heartbeat_comes_first():
+    import asyncio
+
+    async def body():
+        gate = asyncio.Event()
+
+        async def late(conn, request):
+            await gate.wait()
+            await conn.send(KEPT["stream"][1])
+
+        async with scene(late, plugins=CACHE, more="heartbeat: 0.05s\n") as s:
+            clients = [await s.begin(COLD_STREAM)]
+            await s.upstream.asked()
+            clients += [await s.begin(each) for each in (COLD_STREAM, METERED)]
+            heads = [await client.read_until(b": heartbeat") for client in clients]
+            gate.set()
+            for head, how in zip(heads, (b"miss", b"follow", b"follow"), strict=True):
+                assert b"x-tailrace-cache: " + how in head
+            for client in clients:
+                assert b"[DONE]" in await client.read_until(b"[DONE]")
+
+    run(body())
+
+
 LONG = '{"account":123456789012345678901234567890}'
 
 

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from fakes import CHAT, GOOD, run, sse_answer, until
+from fakes import CHAT, GOOD, chat_chunk, event, run, sse_answer, until
 from sharing import LAST, PIECES, ROLE, WHOLE, Worker, sharing, waits
 from tailrace.proxy.outcome import Ending
 from tailrace.proxy.testing.worker import Connection, Request
@@ -204,6 +204,24 @@ def test_after_content_those_who_stream_are_told_of_a_failure() -> None:
                 rest = await client.read_until_close()
                 assert b'"error"' in rest
                 assert b"[DONE]" not in rest
+
+    run(body())
+
+
+def test_an_error_is_told_once_and_under_each_calls_own_id() -> None:
+    async def body() -> None:
+        worker = Worker()
+        async with sharing(worker) as (bench, clients):
+            leader, follower = await clients.begin(), await clients.begin()
+            await waits(bench, 1)
+            await worker.tell(ROLE, PIECES[0], chat_chunk('"error"'))
+            for client in (leader, follower):
+                await client.read_until(b"error")
+            await worker.tell(event({"error": {"message": "broken", "type": "x", "code": 500}}), end=True)
+            for client in (leader, follower):
+                rest = await client.read_until_close()
+                assert rest.count(b'data: {"error"') == 1
+                assert b"broken" in rest
 
     run(body())
 
