@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
+from tailrace.proxy.awake import awake
 from tailrace.proxy.fault import Fault, connect_failed
 from tailrace.proxy.opening import Opening
 from tailrace.proxy.tcp import round_trip
@@ -191,7 +192,7 @@ class ConnectionPool:
     ) -> None:
         gone = True
         try:
-            async with asyncio.timeout(self.connect_limit):
+            async with awake(self.connect_limit):
                 connection = await self._open()
         except TimeoutError:
             why = f"no answer within {self.connect_limit:g} s"
@@ -227,7 +228,7 @@ class ConnectionPool:
         opening = Opening()
         self.openings.add(opening)
         try:
-            async with asyncio.timeout(_KNOCK):
+            async with awake(_KNOCK):
                 await self.address.knock(self._loop, opening)
         except ConnectionRefusedError:
             if self.broken is not None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from tailrace.proxy.awake import awake
 from tailrace.proxy.fault import Fault
 from tailrace.proxy.watch.asked import CLOSED, Answer, Asked, Unanswered
 from tailrace.proxy.watch.feed import PATH
@@ -62,7 +63,7 @@ async def ask(worker: Worker, path: str, limit: float, connected: Callable[[], N
     """The answer to a GET within so many seconds of a connection, which has its own limit; raises Unanswered."""
     try:
         asked = Asked()
-        async with asking(worker, path, asked, connected), asyncio.timeout(limit):
+        async with asking(worker, path, asked, connected), awake(limit):
             return await asked.answer
     except TimeoutError:
         raise Unanswered(f"no answer to {path} within {limit:g} s") from None

@@ -9,6 +9,7 @@ import math
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -233,5 +234,20 @@ def test_a_request_to_a_host_that_is_gone_is_not_acknowledged(tmp_path: Path, tl
             with pytest.raises(Unanswered):
                 await second.answer
             await until(lambda: connection.transport is None)
+
+    run(body())
+
+
+def test_whoever_answered_while_the_loop_stood_still_has_answered() -> None:
+    async def body() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            pool = pool_of(sock, connect=0.05)
+            asking = asyncio.ensure_future(opened(pool))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            time.sleep(0.2)
+            found = await asking
+            assert isinstance(found, UpstreamConnection), found
+            found.close()
 
     run(body())

@@ -6,6 +6,7 @@ machine.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,13 @@ def _turn(item: pytest.Item) -> int:
     if "engines" not in getattr(item, "fixturenames", ()):
         return 2
     return int(item.path.stem == "test_failures")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def frozen_heap() -> None:
+    """The gateway runs beside both SDKs here, which its collector need not go through again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

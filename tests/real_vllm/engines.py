@@ -31,6 +31,11 @@ QUIET = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
+    # Two engines on two cores: what computes leaves something to the servers before it, whose tokens come in bursts
+    # otherwise.
+    "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     # What a random model says makes no less sense behind the positions that it was made for.
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
 }

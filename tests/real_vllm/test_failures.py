@@ -160,7 +160,7 @@ async def answers_nothing_until_it_goes_on(engine: Vllm, kill: Callable[[signal.
             kill(signal.SIGCONT)
         await asyncio.sleep(0.2)
         await s.idle_engine(within=2.0)
-        assert (await new_chat(s)).choices[0].message.content
+        assert (await new_chat(s)).choices[0].finish_reason
 
 
 def test_what_computes_is_stopped(engine):

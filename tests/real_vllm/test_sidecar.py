@@ -95,7 +95,7 @@ async def only_the_served_paths(side: SidecarProcess) -> None:
 
 async def load_is_pushed(front: GatewayProcess, side: SidecarProcess, url: str) -> None:
     (worker,) = front.workers()
-    body = {"model": "tiny", "messages": HELLO, "max_tokens": 300, "ignore_eos": True, "stream": True}
+    body = {"model": "tiny", "messages": HELLO, "max_tokens": 1500, "ignore_eos": True, "stream": True}
 
     async def one() -> None:
         async with RawClient(url) as client:
