@@ -74,8 +74,12 @@ def _hindrance(call: Call) -> tuple[str, str]:
         return "no_ids", "its engine gave no ids of its tokens"
     if trail.obstacle:
         return "answer", f"it cannot be continued exactly ({trail.obstacle})"
-    tried = [attempt.fault for attempt in call.tries if attempt.why == "rescue" and attempt.fault is not None]
-    return "worker", f"the other worker failed too: {tried[-1].message}" if tried else "no other worker could"
+    failed = [
+        f"{attempt.worker.name}: {attempt.fault.message}"
+        for attempt in call.tries
+        if attempt.why == "rescue" and attempt.fault is not None
+    ]
+    return "worker", "no other worker could" + (f" ({'; '.join(failed)})" if failed else "")
 
 
 def _obstacle(call: Call) -> str:
