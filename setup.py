@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 STAGE = HERE / "build" / "mypyc"
 # What every request or token runs through; the rest gains nothing. Not among them, though as hot:
 # - `fault`, whose exceptions plugins subclass: compiled classes take no subclass;
-# - `tasklike`, which lets there be weak references to a `stride`: compiled classes by themselves take none;
+# - `stride`, to which libraries hold weak references, and that crashes if it is compiled below a class that is not;
 # - what awaits plugins' code (`admit_late`, `replies`): see `Apart` in `proxy/stride.py`.
 HOT = (
     "plugins/access_log_line",
@@ -144,7 +144,6 @@ HOT = (
     "proxy/stored/canonical",
     "proxy/stored/wishes",
     "proxy/stream_ending",
-    "proxy/stride",
     "proxy/stream_relay",
     "proxy/sweep",
     "proxy/taps",
