@@ -234,6 +234,12 @@ def timed_out(kind: str, limit: float) -> Fault:
     )
 
 
+def gone_quiet(silence: float) -> Fault:
+    """A stream's worker said nothing for as long as one waits where another worker could go on."""
+    message = f"The worker said nothing for {round(silence, 2):g} s, the `silence` after which others are asked."
+    return timed_out("gap", silence).but(message=message)
+
+
 def overdue(limit: float) -> Fault:
     """The limit of the whole call passed, and no worker had a part in it."""
     message = f"The request was not answered in time (total limit of {round(limit, 2):g} s)."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final, Literal, cast, get_args
 from zoneinfo import ZoneInfo
 
@@ -90,7 +91,9 @@ class Limit:
 def _amount(what: What, value: object) -> int:
     if what == "money":
         # A float has already lost digits where it was read; the shortest text that stands for it has not.
-        text = value if isinstance(value, str) else repr(value) if type(value) in (int, float) else ""
+        text = value if isinstance(value, str) else ""
+        if type(value) in (int, float):
+            text = f"{Decimal(repr(value)):f}"
         amount = money.parse(text)
     elif isinstance(value, str) and value.isascii() and value.isdigit():
         amount = int(value)

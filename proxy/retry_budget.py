@@ -11,16 +11,33 @@ _SLICES: Final = 10
 
 
 class RetryBudget:
-    """Of one process. What a call earns can be spent until `window` seconds later, and is forgotten then."""
+    """Of one process. What a call earns can be spent until `window` seconds later, and is forgotten then, but for
+    `carried` attempts, which few calls put by in the end.
+    """
 
-    __slots__ = ("_at", "_earned", "_floor", "_share", "_slice", "_slot", "_spent", "_until", "earned", "spent")
+    __slots__ = (
+        "_at",
+        "_carried",
+        "_carries",
+        "_earned",
+        "_floor",
+        "_share",
+        "_slice",
+        "_slot",
+        "_spent",
+        "_until",
+        "earned",
+        "spent",
+    )
 
-    def __init__(self, share: float, per_second: float, window: float) -> None:
+    def __init__(self, share: float, per_second: float, window: float, *, carried: float = 0.0) -> None:
         self._share = share
         self._floor = per_second * window
         self._slice = window / _SLICES
         self._earned = [0] * _SLICES
         self._spent = [0] * _SLICES
+        self._carries = carried
+        self._carried = 0.0
         self._slot = 0
         self._at = 0
         self._until = float("-inf")
@@ -40,7 +57,7 @@ class RetryBudget:
         """How many further attempts may begin now; below 1, none."""
         if now >= self._until:
             self._turn(now)
-        return self._floor + self._share * self.earned - self.spent
+        return self._floor + self._share * self.earned - self.spent + self._carried
 
     def ease(self, now: float) -> float:
         """The share of the budget that has not been spent; 1 while there is hardly any."""
@@ -61,6 +78,8 @@ class RetryBudget:
         at = int(now / self._slice)
         for _ in range(min(at - self._at, _SLICES)):
             self._slot = (self._slot + 1) % _SLICES
+            unspent = self._share * self._earned[self._slot] - self._spent[self._slot]
+            self._carried = max(0.0, min(self._carries, self._carried + unspent))
             self.earned -= self._earned[self._slot]
             self.spent -= self._spent[self._slot]
             self._earned[self._slot] = self._spent[self._slot] = 0

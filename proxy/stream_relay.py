@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tailrace.proxy import answers
 from tailrace.proxy.delivery import Delivery
 from tailrace.proxy.dialects import OVER, Sign
-from tailrace.proxy.fault import FAILURES, Failed, Reject, false_end, fault_of, timed_out
+from tailrace.proxy.fault import FAILURES, Failed, Reject, false_end, fault_of, gone_quiet, timed_out
 from tailrace.proxy.open_event import MOST
 from tailrace.proxy.passage import Passage, passage_of
 from tailrace.proxy.sse import Splitter
@@ -230,7 +230,7 @@ class StreamRelay(StreamEnding):
         if quiet > gap:
             self._fail(timed_out("gap", gap))
             return True
-        return self._doubted is None and self._goes_on(timed_out("gap", self._patience), doubt=True)
+        return self._doubted is None and self._goes_on(gone_quiet(self._patience), doubt=True)
 
     def believe(self) -> None:
         """Nobody else goes on: the worker that was in doubt is waited for as if nobody ever could."""

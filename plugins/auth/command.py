@@ -24,6 +24,7 @@ from tailrace.plugins.auth.settings import Config
 from tailrace.plugins.auth.sqlite import NAME, SqliteDatabase
 from tailrace.plugins.auth.store import KeyStore, StoreFailed, Unknown
 from tailrace.proxy.config import ConfigError, parse
+from tailrace.proxy.config.secret import without_userinfo
 from tailrace.proxy.configuration import load
 from tailrace.proxy.settings import Gateway, state_folder
 
@@ -104,6 +105,7 @@ def opened(options: argparse.Namespace) -> KeyStore:
         folder = state_folder(settings)
     else:
         folder = options.state or state_folder(Gateway(listen=(), models={}))
+    options.kept_in = without_userinfo(url) if url else folder / NAME
     return KeyStore(PostgresDatabase(url) if url else SqliteDatabase(folder / NAME))
 
 
@@ -123,6 +125,7 @@ def create_key(options: argparse.Namespace, store: KeyStore) -> int:
         }
     )
     store.add(Record(id=key_id, digest=digest, expires=_expiry(options.expires), created=time.time(), **grants))
+    print(f"kept in {options.kept_in}", file=sys.stderr)
     _show(key_id, key)
     return 0
 

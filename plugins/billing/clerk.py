@@ -17,6 +17,7 @@ from tailrace.proxy.ledger.record import Late, Opening
 from tailrace.proxy.ledger.ring import FULL, Ring, late_text, opening_text
 from tailrace.proxy.outcome import Ending, Usage
 from tailrace.proxy.plugin import Key
+from tailrace.proxy.service_class import ServiceClass
 from tailrace.proxy.stored.sources import SECOND_HAND
 from tailrace.proxy.tariff import Tariff
 
@@ -85,10 +86,10 @@ class Clerk:
         # What was found holds from `_since` to before `_until`, as long as the prices are the same.
         self._prices: Prices | None = None
         self._since = self._until = 0
-        self._tariffs: dict[tuple[str, str], Tariff | None] = {}
+        self._tariffs: dict[tuple[str, str, str], Tariff | None] = {}
         self._refuses = refuses
         self._ratios = Ratios()
-        self._terms: dict[tuple[int, int, int, str, str], Terms] = {}
+        self._terms: dict[tuple[int, int, int, str, str, str], Terms] = {}
         self._ends: dict[tuple[str, str], bytes] = {}
         self.unpriced = 0
         self.unrecorded = 0
@@ -97,27 +98,27 @@ class Clerk:
         """Find what the call costs; refuse what has no price."""
         entry = call.entry
         if entry is not None and call.model and call.route.local is None:
-            tariff = self._tariff(entry)
+            tariff = self._tariff(entry, _class_of(call))
             if tariff is None:
                 self.unpriced += 1
                 text = f"The model '{call.model[:128]}' has no price here, so that it is not served."
                 raise Reject(503, "model_unpriced", text, whose=Whose.GATEWAY, param="model")
             call.provide(tariff)
 
-    def _tariff(self, entry: ModelEntry) -> Tariff | None:
+    def _tariff(self, entry: ModelEntry, service_class: str) -> Tariff | None:
         """The prices of an entry by its own name, else by its workers'; None where it must not be served."""
         prices, now = self._list.prices, self._now()
         if prices is not self._prices or not self._since <= now < self._until:
             self._prices, self._since, self._until = prices, now, prices.steady_until(now)
             self._tariffs.clear()
-        which = entry.name, entry.served
+        which = entry.name, entry.served, service_class
         if which in self._tariffs:
             return self._tariffs[which]
         if len(self._tariffs) >= _REMEMBERED:
             self._tariffs.clear()
-        found = prices.tariff(entry.name, "", now)
+        found = prices.tariff(entry.name, service_class, now)
         if found is None and entry.served != entry.name:
-            found = prices.tariff(entry.served, "", now)
+            found = prices.tariff(entry.served, service_class, now)
         if found is None and self._is_free:
             found = Tariff(prices.currency, "", (0, 0, 0, 0))
         if found is not None and self._kept:
@@ -139,7 +140,7 @@ class Clerk:
         """Go on with another entry, if that has a price; never beside an attempt at the present one's."""
         if any(attempt.end is None for attempt in call.tries):
             return False
-        tariff = self._tariff(entry)
+        tariff = self._tariff(entry, _class_of(call))
         if tariff is None:
             return False
         call.provide(tariff)
@@ -165,7 +166,7 @@ class Clerk:
     def _beginning(self, charge_key: str, call: Call, entry: ModelEntry, tariff: Tariff) -> bytes:
         """The text of the opening: what many calls have in common is put into words once."""
         identity = call.fact(Identity) or _NOBODY
-        which = (id(identity), id(entry), id(tariff), call.route.name, call.model)
+        which = (id(identity), id(entry), id(tariff), call.route.name, call.model, _class_of(call))
         terms = self._terms.get(which)
         if terms is None:
             if len(self._terms) >= _REMEMBERED:
@@ -213,6 +214,11 @@ class Clerk:
         self._ring.settle_as(slot, late_text(Late(outcome.ending, "")), numbers)
 
 
+def _class_of(call: Call) -> str:
+    fact = call.fact(ServiceClass)
+    return "" if fact is None else fact.name
+
+
 def _had_some(outcome: Outcome) -> bool:
     """Whether a client got an answer that was made for another call, be it only its beginning."""
     return outcome.ending is Ending.COMPLETED or outcome.usage is not None
@@ -228,7 +234,7 @@ def _opening(charge_key: str, call: Call, entry: ModelEntry, tariff: Tariff, cal
         identity.tags,
         call.model,
         entry.served,
-        "",
+        _class_of(call),
         call.route.name,
         tariff.currency,
         tariff.version,

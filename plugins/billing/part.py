@@ -63,8 +63,9 @@ class Part:
         yield "orphans_total", {}, keeper.orphans
         yield "shipped_total", {}, shipper.shipped
         yield "waiting", {}, keeper.waiting
-        yield "durable_seconds", {"quantile": "0.5"}, keeper.ages.quantile(0.5)
-        yield "durable_seconds", {"quantile": "0.999"}, keeper.ages.quantile(0.999)
+        # `quantile` is for summaries alone.
+        yield "durable_seconds", {"of": "p50"}, keeper.ages.quantile(0.5)
+        yield "durable_seconds", {"of": "p99.9"}, keeper.ages.quantile(0.999)
         yield "sink_behind_seconds", {}, shipper.behind_seconds
         yield "troubles", {}, len(self.books.troubles)
 

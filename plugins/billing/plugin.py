@@ -19,6 +19,7 @@ from tailrace.plugins.billing.settings import Config as _Config
 from tailrace.plugins.billing.strict import Waiting
 from tailrace.proxy.ledger.books import rings_in
 from tailrace.proxy.plugin import Needs, Plugin
+from tailrace.proxy.service_class import ServiceClass
 from tailrace.proxy.tariff import MILLION, Tariff
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Billing(Plugin[_Config]):
     Config = _Config
     needs = Needs.USAGE | Needs.RUNNING_USAGE
     provides = (Tariff,)
+    heeds = (ServiceClass,)
 
     def __init__(self, config: _Config) -> None:
         super().__init__(config)

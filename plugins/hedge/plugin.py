@@ -35,7 +35,7 @@ class Hedge(Plugin[_Config]):
     def __init__(self, config: _Config) -> None:
         super().__init__(config)
         self._latencies = Latencies(QUANTILES[config.after], config.samples, window=WINDOW)
-        self._budget = RetryBudget(config.extra, 0.0, WINDOW)
+        self._budget = RetryBudget(config.extra, 0.0, WINDOW, carried=1.0)
         self.hedges = Hedges(config, self._latencies, self._budget)
 
     @property

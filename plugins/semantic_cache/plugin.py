@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from tailrace.proxy.stored.answer import Answer
 
 HEADER: Final = b"x-tailrace-semantic-cache"
-PRIVATE: Final = b"x-tailrace-private"
-_PUBLIC: Final = frozenset({b"0", b"false", b"no", b"off"})
 _SHOWN: Final = 500
 """Characters of an answer that a report shows."""
 
@@ -119,8 +117,7 @@ class SemanticCache(Plugin[_Config]):
 
     def _ask(self, call: Call, asked: Asked) -> str:
         """Note the question, or say why there is none that could be looked for."""
-        private = call.head.get(PRIVATE)
-        if asked.wishes.none or (private is not None and private.strip().lower() not in _PUBLIC):
+        if asked.wishes.none:
             return "private"
         if call.size > self.config.largest_request:
             return "long"

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from tailrace.proxy.stored.answer import Answer
 
 HEADER: Final = b"x-tailrace-cache"
+PRIVATE: Final = b"x-tailrace-private"
+"""By which a client says that nothing of a request is to be kept."""
+_NOT_PRIVATE: Final = frozenset({b"", b"0", b"false", b"no", b"off"})
 _ANY: Final = float("inf")
 _MAX_AGE: Final = b"max-age="
 
@@ -53,15 +56,15 @@ NOTHING: Final = Wishes()
 def wishes_of(call: Call) -> Wishes:
     """The wishes in a request's head."""
     folded = call.head.folded
-    control, own = folded.get(b"cache-control"), folded.get(HEADER)
-    if control is None and own is None:
+    control, own, private = folded.get(b"cache-control"), folded.get(HEADER), folded.get(PRIVATE)
+    if control is None and own is None and private is None:
         return NOTHING
     # Proxies add lines of their own, and what any of them asks for counts.
     lines = [] if control is None else call.head.all(b"cache-control")
     said = {part.strip().lower() for line in lines for part in line.split(b",")}
     wanted = (own or b"").strip().lower()
     only = b"only-if-cached" in said
-    if wanted == b"off" or b"no-store" in said:
+    if wanted == b"off" or b"no-store" in said or (private or b"").strip().lower() not in _NOT_PRIVATE:
         return Wishes(reads=False, kept=False, only=only)
     return Wishes(reads=b"no-cache" not in said, only=only, wanted=wanted == b"on", oldest=_oldest(said))
 

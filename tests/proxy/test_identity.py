@@ -53,6 +53,7 @@ def limits_of(text, flaws):
 LIMITS = {
     "{requests: 100, per: minute}": Limit("requests", 100, "minute"),
     "{tokens: 5, per: day, of: tenant}": Limit("tokens", 5, "day", of="tenant"),
+    "{money: 0.00001, per: day}": Limit("money", 10_000, "day"),
     '{money: "12.50", per: month, zone: Europe/Berlin}': Limit("money", 12_500_000_000, "month", "Europe/Berlin"),
     "{money: 0.1, per: day}": Limit("money", 100_000_000, "day"),
     "{concurrent_requests: 4}": Limit("concurrent_requests", 4, None),

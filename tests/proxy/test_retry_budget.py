@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from tailrace.proxy.retry_budget import RetryBudget
 
 
@@ -79,3 +81,23 @@ def test_how_much_of_it_is_left():
     assert budget.ease(0.0) == 0.75
     assert spend(budget, 0.0) == 3
     assert budget.ease(0.0) == 0.0
+
+
+def test_few_calls_put_one_by_in_the_end():
+    """One in twenty, however rarely they come, and never more."""
+    budget = RetryBudget(0.05, 0.0, 30.0, carried=1.0)
+    spent = []
+    for number in range(1, 201):
+        budget.earn(number * 60.0)
+        spent += [number] * spend(budget, number * 60.0 + 1.0)
+    assert len(spent) in (9, 10)
+    assert all(second - first >= 20 for first, second in itertools.pairwise(spent))
+    assert spend(budget, 10**6) <= 1
+
+
+def test_what_was_spent_is_not_put_by():
+    budget = RetryBudget(0.5, 0.0, 10.0, carried=1.0)
+    for _ in range(4):
+        budget.earn(0.0)
+    assert spend(budget, 5.0) == 2
+    assert budget.left(100.0) == 0.0

@@ -17,6 +17,7 @@ def test_a_key_is_shown_once_and_only_its_digest_is_kept(tmp_path, capsys):
     key = shown.out.strip()
     assert key.startswith("tr_alice_")
     assert key not in shown.err
+    assert f"kept in {tmp_path}" in shown.err
     secret = key.rpartition("_")[2]
     stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert secret.encode() not in stored

@@ -39,6 +39,21 @@ def test_a_price_by_the_name_here_or_that_of_the_workers(tmp_path: Path, entries
     run(main())
 
 
+@pytest.mark.parametrize(("route", "service_class", "prompt"), [("chat", "batch", 3), ("messages", "interactive", 1)])
+def test_a_class_has_its_own_price_and_is_on_record(
+    tmp_path: Path, route: str, service_class: str, prompt: int
+) -> None:
+    async def main() -> None:
+        prices = "currency: USD\nprices: [{model: m, prompt: 1}, {model: m, class: batch, prompt: 3}]\n"
+        classes = f"- service_class: {{routes: {{{route}: batch}}}}\n"
+        async with billed(tmp_path, unary(9, 3), prices=prices, before=classes) as scene:
+            assert (await scene.client.post(PATH, CHAT)).status == 200
+            record = await scene.record()
+            assert (record.service_class, record.amount) == (service_class, 9 * prompt * 1000)
+
+    run(main())
+
+
 @pytest.mark.parametrize("unpriced", ["refuse", "free"])
 def test_a_model_whose_price_has_ended_has_none(tmp_path: Path, unpriced: str) -> None:
     prices = "currency: EUR\nprices: [{model: m, prompt: 1, until: 2020-01-01}]\n"

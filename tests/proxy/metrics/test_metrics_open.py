@@ -113,12 +113,18 @@ def test_an_exemplar_leads_to_the_trace_of_a_call_that_was_kept(tmp_path: Path) 
 def test_promtool_finds_nothing_to_complain_of(tmp_path: Path) -> None:
     async def body() -> None:
         async with Upstream(engine(sse_answer(stream_of(["a"])))) as upstream:
-            names = ("trace", "timing", "deadline", "admission", "breaker", "hedge", "retry", "rescue", "route")
-            plugins = f"[{', '.join(f'{name}: {{}}' for name in names)}]"
-            async with serving(tmp_path, yaml_for(upstream, plugins=plugins, more=QUICK)) as it:
+            prices = tmp_path / "prices.yaml"
+            prices.write_text("currency: EUR\nprices: [{model: m, prompt: 1, completion: 2}]\n")
+            first = f"trace: {{}}, timing: {{}}, service_class: {{}}, billing: {{prices: {prices}}}"
+            limits = "{limits: [{requests: 1000, per: minute}, {tokens: 100000, per: day}]}"
+            names = ("cache", "deadline", "admission", "breaker", "hedge", "retry", "rescue", "route", "access_log")
+            plugins = f"[{first}, quota: {limits}, {', '.join(f'{name}: {{}}' for name in names)}]"
+            more = QUICK + f"state: {tmp_path / 'state'}\n"
+            async with serving(tmp_path, yaml_for(upstream, plugins=plugins, more=more)) as it:
                 await asked(it, 3)
                 await asyncio.sleep(0.6)  # gauges are written twice a second
                 text = (await it.get("/metrics")).body
+                assert b"tailrace_billing_durable_seconds" in text
                 check = await asyncio.create_subprocess_exec(
                     PROMTOOL or "",
                     "check",

@@ -198,6 +198,8 @@ def test_media_that_lie_elsewhere(part: dict[str, Any], elsewhere: bool) -> None
         ({}, (True, True, False, False)),
         ({"cache_control": "max-age=0"}, (True, True, False, False)),
         ({"cache_control": "no-store"}, (False, False, False, False)),
+        ({"x_tailrace_private": "1"}, (False, False, False, False)),
+        ({"x_tailrace_private": "no"}, (True, True, False, False)),
         ({"cache_control": "foo, No-Cache"}, (False, True, False, False)),
         ({"cache_control": "only-if-cached"}, (True, True, True, False)),
         ({"cache_control": "only-if-cached, no-store"}, (False, False, True, False)),
