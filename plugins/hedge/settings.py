@@ -43,7 +43,10 @@ class Config:
         "`timeouts.first_content`. 0 is off",
     )
     extra: Annotated[float, Above(0), AtMost(1)] = setting(
-        default=0.05, help="second attempts for each call of the last 30 s", why="hedges must not become the load"
+        default=0.05,
+        help="second attempts for each call of the last 30 s; where calls are few, what they leave unspent is put by "
+        "until it is one",
+        why="hedges must not become the load",
     )
     loaded: Annotated[int, AtLeast(1)] = setting(
         default=2, help="so many calls waiting in a worker make it too busy for second attempts"

@@ -11,6 +11,7 @@ from config_samples import Branch, Colour, Entry, File, Limits, Listener, Sample
 from hypothesis import given
 from hypothesis import strategies as st
 from tailrace.proxy.config import Secret, render
+from tailrace.proxy.config.secret import looks_secret
 from tailrace.proxy.config.units import Bytes, Duration
 
 
@@ -31,8 +32,9 @@ FLOAT = st.floats(allow_nan=False, allow_infinity=False)
 LENGTH = st.floats(0, allow_nan=False, allow_infinity=False) | st.integers(0, 10**6).map(lambda n: n / 1000)
 PATH = TEXT.filter(lambda text: "\0" not in text).map(Path)
 LIMITS = st.tuples(LENGTH, LENGTH).map(lambda pair: Limits(least=min(pair), most=max(pair)))
+NAME = TEXT.filter(lambda name: not looks_secret(name))  # what stands under another is masked
 JSON = st.recursive(
-    st.none() | st.booleans() | WHOLE | FLOAT | TEXT, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner)
+    st.none() | st.booleans() | WHOLE | FLOAT | TEXT, lambda inner: st.lists(inner) | st.dictionaries(NAME, inner)
 )
 SAMPLES = st.builds(
     Sample,
