@@ -112,6 +112,8 @@ def stand_still(engine: Vllm) -> None:
 def test_streams_outlive_their_engine(strike: Callable[[Vllm], None], victim: Vllm, survivor: Vllm) -> None:
     async def main() -> None:
         calm = await asyncio.gather(*[told(survivor.url, number, KEY) for number in range(STREAMS)])
+        # An engine's first answers take long to begin, and come all at once then.
+        await asyncio.gather(*[told(victim.url, number, KEY) for number in range(STREAMS)])
         async with gateway(yaml(victim, survivor)) as process:
             lost, other = process.roster.workers
             if lost.name != victim.url:
